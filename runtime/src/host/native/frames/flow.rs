@@ -197,7 +197,11 @@ impl Code {
 
     /// Returns `true` if this computed jump is one of a `match`.
     pub(super) fn jumps_through_table(&self, jump: &Place<'_>) -> bool {
-        match *Prefixes::skip(&self.from(jump.at)[..jump.end - jump.at]) {
+        let code = &self.from(jump.at)[..jump.end - jump.at];
+        // Without those that change the segment.
+        let is_prefix = |byte: &&u8| matches!(byte, 0x2e | 0x3e | 0x40..=0x4f | 0x66 | 0x67 | 0xf2 | 0xf3);
+        let prefixes = code.iter().take_while(is_prefix).count();
+        match code[prefixes..] {
             // jmp [8 * index + table]
             [0xff, 0x24, scaled, a, b, c, d] if scaled & 0xc7 == 0xc5 => {
                 let table = i32::from_le_bytes([a, b, c, d]) as usize;
@@ -205,7 +209,7 @@ impl Code {
             }
             // jmp register
             [0xff, register @ 0xe0..=0xe7] => {
-                let extended = self.from(jump.at)[..jump.end - jump.at - 2].contains(&0x41);
+                let extended = code[..prefixes].iter().any(|prefix| prefix & 0xf1 == 0x41);
                 self.sum_of_table(register & 7 | u8::from(extended) << 3, jump.before)
             }
             _ => false,
@@ -254,16 +258,6 @@ impl Code {
         to.sort_unstable();
         to.dedup();
         to
-    }
-}
-
-/// The prefixes that an instruction may begin with.
-struct Prefixes;
-
-impl Prefixes {
-    fn skip(code: &[u8]) -> &[u8] {
-        let is_prefix = |byte: &u8| matches!(byte, 0x2e | 0x3e | 0x40..=0x4f | 0x66 | 0x67 | 0xf2 | 0xf3);
-        &code[code.iter().take_while(|byte| is_prefix(byte)).count()..]
     }
 }
 

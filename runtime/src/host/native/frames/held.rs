@@ -18,7 +18,7 @@
 use super::Landmarks;
 use super::code::Code;
 use super::flow::{Step, Trace};
-use super::instruction::{Flow, decode};
+use super::instruction::{Flow, decode, is_prefix};
 
 const RBX: u8 = 3;
 const RBP: u8 = 5;
@@ -131,43 +131,38 @@ impl Code {
 impl Use {
     /// Returns what the instruction at the beginning of `code` does to `register`, one of `REGISTERS`.
     fn of(code: &[u8], register: u8) -> Use {
-        let low = register & 7;
-        if register < 8 {
-            return match *code {
-                [opcode] if opcode == 0x50 | low => Use::Push,
-                [opcode] if opcode == 0x58 | low => Use::Pop,
-                [0xff, modrm] if modrm == 0xd0 | low => Use::Call,
-                [0x48, 0x8b, modrm, a, b, c, d] if modrm == 5 | low << 3 => {
-                    Use::Load(i32::from_le_bytes([a, b, c, d]))
-                }
-                [0x48, 0x8d, modrm, a, b, c, d] if modrm == 5 | low << 3 => {
-                    Use::Address(i32::from_le_bytes([a, b, c, d]))
-                }
-                _ if may_name_low(code, register) => Use::Other,
-                _ => Use::Nothing,
-            };
+        let (low, is_low) = (register & 7, register < 8);
+        // The prefixes by which an instruction with one operand, and one with two, name the register.
+        let (short, wide): (&[u8], u8) = if is_low { (&[], 0x48) } else { (&[0x41], 0x4c) };
+        match code.strip_prefix(short) {
+            Some(&[opcode]) if opcode == 0x50 | low => return Use::Push,
+            Some(&[opcode]) if opcode == 0x58 | low => return Use::Pop,
+            Some(&[0xff, modrm]) if modrm == 0xd0 | low => return Use::Call,
+            _ => {}
         }
-        match *code {
-            [0x41, opcode] if opcode == 0x50 | low => Use::Push,
-            [0x41, opcode] if opcode == 0x58 | low => Use::Pop,
-            [0x41, 0xff, modrm] if modrm == 0xd0 | low => Use::Call,
-            [0x4c, 0x8b, modrm, a, b, c, d] if modrm == 5 | low << 3 => {
-                Use::Load(i32::from_le_bytes([a, b, c, d]))
-            }
-            [0x4c, 0x8d, modrm, a, b, c, d] if modrm == 5 | low << 3 => {
-                Use::Address(i32::from_le_bytes([a, b, c, d]))
-            }
-            _ if Names::of(code).is_none_or(|names| names.contain(register)) => Use::Other,
-            _ => Use::Nothing,
+        if let [rex, opcode @ (0x8b | 0x8d), modrm, distance @ ..] = code
+            && (*rex, *modrm) == (wide, 5 | low << 3)
+            && let Ok(distance) = distance.try_into()
+        {
+            let distance = i32::from_le_bytes(distance);
+            return if *opcode == 0x8b { Use::Load(distance) } else { Use::Address(distance) };
         }
+        let names = match is_low {
+            true => may_name_low(code, register),
+            false => Names::of(code).is_none_or(|names| names.contain(register)),
+        };
+        if names { Use::Other } else { Use::Nothing }
     }
+}
+
+fn without_prefixes(code: &[u8]) -> &[u8] {
+    &code[code.iter().take_while(|&&byte| is_prefix(byte)).count()..]
 }
 
 /// Returns `true` if an instruction may write `register`, rbx or rbp, or names it. An opcode that is not decoded here counts as
 /// doing so.
 fn may_name_low(code: &[u8], register: u8) -> bool {
-    let is_prefix = |byte: &&u8| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3);
-    let code = &code[code.iter().take_while(is_prefix).count()..];
+    let code = without_prefixes(code);
     let (rex, code) = match *code {
         [rex @ 0x40..=0x4f, ref rest @ ..] => (Some(rex), rest),
         _ => (None, code),
@@ -277,11 +272,7 @@ struct Names([Option<u8>; 4]);
 impl Names {
     /// Returns `None` if the instruction is not known.
     fn of(code: &[u8]) -> Option<Names> {
-        let prefixes = code
-            .iter()
-            .take_while(|byte| matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3))
-            .count();
-        match code[prefixes..] {
+        match *without_prefixes(code) {
             [rex @ 0x40..=0x4f, 0x0f, 0x38 | 0x3a, _, ref operands @ ..] => Names::by_modrm(rex, operands),
             [rex @ 0x40..=0x4f, 0x0f, opcode @ 0xc8..=0xcf, ..] => Some(Names::by_opcode(rex, opcode)),
             [rex @ 0x40..=0x4f, 0x0f, _, ref operands @ ..] => Names::by_modrm(rex, operands),

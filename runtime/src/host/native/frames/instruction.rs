@@ -27,6 +27,11 @@ pub(super) fn decode(code: &[u8]) -> Option<(usize, Flow)> {
     (cursor.at <= code.len()).then_some((cursor.at, flow))
 }
 
+/// Returns `true` for a prefix other than REX.
+pub(super) fn is_prefix(byte: u8) -> bool {
+    matches!(byte, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3)
+}
+
 struct Cursor<'a> {
     code: &'a [u8],
     at: usize,
@@ -83,7 +88,7 @@ impl Cursor<'_> {
 
     fn instruction(&mut self) -> Option<Flow> {
         let mut opcode = self.byte()?;
-        while matches!(opcode, 0x26 | 0x2e | 0x36 | 0x3e | 0x64..=0x67 | 0xf0 | 0xf2 | 0xf3) {
+        while is_prefix(opcode) {
             self.short |= opcode == 0x66;
             opcode = self.byte()?;
         }
@@ -128,9 +133,16 @@ impl Cursor<'_> {
             | 0xc9
             | 0xf5
             | 0xf8..=0xfd => Some(Flow::Next),
-            0x63 | 0x84..=0x8f | 0xd0..=0xd3 | 0xd8..=0xdf | 0xfe => self.modrm_and(0),
+            0x63 | 0x84..=0x8e | 0xd0..=0xd3 | 0xd8..=0xdf | 0xfe => self.modrm_and(0),
+            // With another middle field the byte begins the prefix of AMD's XOP.
+            0x8f => (self.modrm()? == 0).then_some(Flow::Next),
             0x6b | 0x80 | 0x83 | 0xc0 | 0xc1 | 0xc6 => self.modrm_and(1),
-            0x69 | 0x81 | 0xc7 => self.modrm_and(self.operand()),
+            0x69 | 0x81 => self.modrm_and(self.operand()),
+            // With another middle field a transaction begins, which may go on elsewhere.
+            0xc7 => match self.modrm()? {
+                0 => self.skip(self.operand()),
+                _ => None,
+            },
             0x6a | 0xa8 | 0xb0..=0xb7 => self.skip(1),
             0x68 | 0xa9 => self.skip(self.operand()),
             0xb8..=0xbf => self.skip(if self.wide { 8 } else { self.operand() }),
@@ -220,6 +232,7 @@ mod tests {
             (&[0xc5, 0xf8, 0x10, 0x44, 0x24, 0x08], Flow::Next),
             (&[0xc4, 0xe3, 0x7d, 0x39, 0xc1, 0x01], Flow::Next),
             (&[0x62, 0xf1, 0x7c, 0x48, 0x10, 0x44, 0x24, 0x01], Flow::Next),
+            (&[0x8f, 0x44, 0x24, 0x08], Flow::Next),
             (&[0xff, 0x15, 1, 2, 3, 4], Flow::Call),
             (&[0xff, 0xd0], Flow::Call),
             (&[0x67, 0xe8, 1, 2, 3, 4], Flow::Call),
@@ -242,9 +255,12 @@ mod tests {
             assert_eq!(decode(&longer), Some((code.len(), flow)), "{code:02x?}");
             assert_eq!(decode(&code[..code.len() - 1]), None, "{code:02x?} without its end");
         }
-        // A far jump, a far call; what programs do not hold.
-        for code in [&[0xff, 0x28, 0, 0], &[0x06, 0, 0, 0], &[0xff, 0x18, 0, 0]] {
-            assert_eq!(decode(code), None, "{code:02x?}");
+        // A far jump, a far call; what programs do not hold; bextr of XOP; the beginning of a transaction.
+        let unknown: &[&[u8]] =
+            &[&[0xff, 0x28], &[0xff, 0x18], &[0x06], &[0x8f, 0xea, 0x78, 0x10], &[0xc7, 0xf8]];
+        for &code in unknown {
+            let longer = [code, &[0; 8][..]].concat();
+            assert_eq!(decode(&longer), None, "{code:02x?}");
         }
     }
 }

@@ -119,6 +119,21 @@ fn overlapping_instructions_hide_nothing() {
     }
 }
 
+// bextr eax, ebx, 0: an operand of XOP looks like a branch and a return.
+pad!(hides_a_call_behind_xop:
+    ".byte 0x8f, 0xea, 0x78, 0x10, 0xc3, 0, 0, 0, 0", "call {aborts}", "nop", "nop", "nop", "nop", "nop", "nop",
+    "call {resume}");
+// xbegin: an abort of the transaction goes on at its operand.
+pad!(begins_a_transaction: ".byte 0xc7, 0xf8", ".long 2f - . - 4", "call {resume}", "2: call {aborts}");
+
+/// Fails by a yes: the processor goes on elsewhere than the instruction seems to say.
+#[test]
+fn instructions_that_are_rare_hide_nothing() {
+    for aborts in [hides_a_call_behind_xop, begins_a_transaction] {
+        assert_eq!(way(aborts), Way::Aborts, "{aborts:p}");
+    }
+}
+
 /// The words through which the function's address is loaded: read-only after the relocation, as those of the GOT are.
 macro_rules! holds {
     ($name:ident: $($code:expr),+) => {
