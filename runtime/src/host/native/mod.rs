@@ -16,6 +16,7 @@ mod end;
 mod frames;
 mod hook;
 mod mask;
+mod objects;
 mod quit;
 mod signals;
 mod slack;

@@ -23,50 +23,22 @@ pub(super) fn of(pc: usize, each: &mut dyn FnMut(Symbol<'_>)) {
 /// Calls `each` for the place of the call before `pc` in the file that was loaded there, if one was.
 #[cfg(not(all(feature = "symbols", target_arch = "x86_64", not(feature = "generator"))))]
 pub(super) fn of(pc: usize, each: &mut dyn FnMut(Symbol<'_>)) {
-    use std::ffi::{CStr, c_int, c_void};
-
-    struct Search {
-        call: usize,
-        /// Where the file begins in memory.
-        base: Option<usize>,
-        name: Vec<u8>,
-    }
-
-    extern "C" fn look(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
-        // SAFETY: `of` passed the search, and waits; the record is the loader's.
-        let (search, info) = unsafe { (&mut *search.cast::<Search>(), &*info) };
-        if info.dlpi_phdr.is_null() {
-            return 0;
-        }
-        // SAFETY: so many headers are there, of a loaded object, which stays while the loader's list is locked.
-        let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
-        let base = info.dlpi_addr as usize;
-        let is_there = headers.iter().any(|header| {
-            let offset = search.call.wrapping_sub(base).wrapping_sub(header.p_vaddr as usize);
-            header.p_type == libc::PT_LOAD && offset < header.p_memsz as usize
-        });
-        if !is_there {
-            return 0;
-        }
-        search.base = Some(base);
-        if !info.dlpi_name.is_null() {
-            // SAFETY: the loader's text, which ends with a zero, and stays while the loader's list is locked.
-            let text = unsafe { CStr::from_ptr(info.dlpi_name) }.to_bytes();
-            search.name.extend_from_slice(&text[..text.len().min(search.name.capacity())]);
-        }
-        1
-    }
-
     let call = pc.wrapping_sub(1);
     // Allocated beforehand: nothing is allocated under the loader's lock.
-    let mut search = Search { call, base: None, name: Vec::with_capacity(libc::PATH_MAX as usize) };
-    // SAFETY: `look` gets the search, as it expects.
-    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut search).cast()) };
-    let Some(base) = search.base else { return };
+    let (mut base, mut name) = (None, Vec::with_capacity(libc::PATH_MAX as usize));
+    super::objects::show(|object| {
+        let is_there = object.parts(libc::PT_LOAD).any(|(segment, _)| segment.contains(&call));
+        if is_there {
+            base = Some(object.base());
+            let text = object.name().to_bytes();
+            name.extend_from_slice(&text[..text.len().min(name.capacity())]);
+        }
+        is_there
+    });
+    let Some(base) = base else { return };
     // The program itself has no name there.
-    let own = if search.name.is_empty() { std::env::current_exe().ok() } else { None };
-    let file =
-        own.as_ref().map_or_else(|| String::from_utf8_lossy(&search.name), |path| path.to_string_lossy());
+    let own = if name.is_empty() { std::env::current_exe().ok() } else { None };
+    let file = own.as_ref().map_or_else(|| String::from_utf8_lossy(&name), |path| path.to_string_lossy());
     let place = format!("{file}+{:#x}", call.wrapping_sub(base));
     each(Symbol { function: Some(&place), file: None, line: None });
 }

@@ -5,7 +5,7 @@
 //! may protect a variable at any time, and a read of it would end the process.
 
 use super::tables::Function;
-use std::ffi::{c_int, c_void};
+use crate::host::native::objects;
 use std::ops::Range;
 
 /// Returns where the distance at `at` leads, counted from its end.
@@ -73,45 +73,29 @@ pub(super) unsafe fn peek(at: *const usize) -> usize {
 impl Object {
     /// Returns the object that holds a function; `None` if the object's headers can't be read.
     pub(super) fn of(function: &Function) -> Option<Object> {
-        extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
-            // SAFETY: `of` passed it, and waits; the record is the loader's.
-            let (search, info) = unsafe { (&mut *search.cast::<Search>(), &*info) };
-            let mut object = Object {
-                base: info.dlpi_addr as usize,
-                headers: info.dlpi_phdr,
-                count: info.dlpi_phnum.into(),
-                range: 0..0,
-                lazy: 0..0,
-            };
-            if !object.holds(search.code.clone(), libc::PF_R | libc::PF_X) {
-                return 0;
+        let mut found = None;
+        objects::show(|record| {
+            let (base, headers) = (record.base(), record.headers());
+            let (headers, count) = (headers.as_ptr(), headers.len());
+            let mut object = Object { base, headers, count, range: 0..0, lazy: 0..0 };
+            if !object.holds(function.start..function.end, libc::PF_R | libc::PF_X) {
+                return false;
             }
             let segments = || object.segments().map(|(range, _)| range);
             let low = segments().map(|range| range.start).min();
             object.range = low.unwrap_or(0)..segments().map(|range| range.end).max().unwrap_or(0);
             object.lazy = object.find_lazy().unwrap_or(0..0);
-            search.found = Some(object);
-            1
-        }
-        struct Search {
-            code: Range<usize>,
-            found: Option<Object>,
-        }
-        let mut search = Search { code: function.start..function.end, found: None };
-        // SAFETY: `each` gets the search, as it expects.
-        unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut search).cast()) };
-        search.found
+            found = Some(object);
+            true
+        });
+        found
     }
 
     /// Returns the object's parts of this type, with the rights of each.
     fn parts(&self, kind: u32) -> impl Iterator<Item = (Range<usize>, u32)> {
         // SAFETY: the headers are those of a loaded object: of one that the loader shows, or that has a function on
         // the caller's stack.
-        let headers = unsafe { std::slice::from_raw_parts(self.headers, self.count) };
-        headers.iter().filter(move |header| header.p_type == kind).map(|header| {
-            let start = self.base.wrapping_add(header.p_vaddr as usize);
-            (start..start.wrapping_add(header.p_memsz as usize), header.p_flags)
-        })
+        objects::parts(self.base, unsafe { std::slice::from_raw_parts(self.headers, self.count) }, kind)
     }
 
     /// Returns the object's loaded segments, with their rights.

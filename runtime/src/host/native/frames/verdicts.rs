@@ -9,7 +9,7 @@
 use super::Landmarks;
 use super::code::{Kind, kind, kind_of_pad};
 use super::sets::Sets;
-use std::ffi::{c_int, c_void};
+use crate::host::native::objects;
 
 /// How many objects were unloaded in this process.
 #[derive(Clone, Copy, Debug)]
@@ -31,16 +31,11 @@ static KNOWN: Verdicts = Verdicts::new();
 
 impl Generation {
     pub(super) fn now() -> Generation {
-        extern "C" fn first(info: *mut libc::dl_phdr_info, size: usize, count: *mut c_void) -> c_int {
-            if size >= size_of::<libc::dl_phdr_info>() {
-                // SAFETY: the loader's record is that long, and `now` waits until `first` has written the count.
-                unsafe { *count.cast::<u64>() = (*info).dlpi_subs };
-            }
-            1
-        }
-        let mut count = 0_u64;
-        // SAFETY: `first` gets the count, as it expects.
-        unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut count).cast()) };
+        let mut count = 0;
+        objects::show(|first| {
+            count = first.unloads();
+            true
+        });
         Generation(count.min(LAST))
     }
 

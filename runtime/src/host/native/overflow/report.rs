@@ -14,6 +14,7 @@
 use super::{Fault, Runs, exchange};
 use crate::host::native::mask::unblock;
 use crate::host::native::stderr::{NOBODY_READS, has_room};
+use crate::host::native::objects;
 use crate::stack::pool::Bytes;
 use crate::stack::unwind::{_Unwind_Backtrace, _Unwind_GetIPInfo, Context, ON};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -21,7 +22,6 @@ use std::fmt::{self, Write};
 use std::io;
 use std::ops::Range;
 use std::ptr;
-use std::slice;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicI32;
 use std::sync::atomic::Ordering::Relaxed;
@@ -298,29 +298,14 @@ struct Loaded {
 }
 
 fn loaded() -> Vec<Loaded> {
-    let mut all = Vec::<Loaded>::new();
-    // SAFETY: `note` gets what it expects, during the call.
-    unsafe { libc::dl_iterate_phdr(Some(note), (&raw mut all).cast()) };
-    all
-}
-
-unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _size: usize, all: *mut c_void) -> c_int {
-    // SAFETY: the loader describes an object, which stays during the call; `loaded` waits. The program may have no name.
-    let (info, all, headers, name) = unsafe {
-        let info = &*info;
-        let headers = slice::from_raw_parts(info.dlpi_phdr, usize::from(info.dlpi_phnum));
-        let name = (!info.dlpi_name.is_null()).then(|| CStr::from_ptr(info.dlpi_name).to_owned());
-        (info, &mut *all.cast::<Vec<Loaded>>(), headers, name)
-    };
-    let base = info.dlpi_addr as usize;
-    let is_code =
-        |header: &&libc::Elf64_Phdr| header.p_type == libc::PT_LOAD && header.p_flags & libc::PF_X != 0;
-    let code = headers.iter().filter(is_code).map(|header| {
-        let start = base.wrapping_add(header.p_vaddr as usize);
-        start..start.saturating_add(header.p_memsz as usize)
+    let mut all = Vec::new();
+    objects::show(|object| {
+        let code = object.parts(libc::PT_LOAD).filter(|(_, rights)| rights & libc::PF_X != 0);
+        let code = code.map(|(range, _)| range).collect();
+        all.push(Loaded { code, base: object.base(), name: object.name().to_owned() });
+        false
     });
-    all.push(Loaded { code: code.collect(), base, name: name.unwrap_or_default() });
-    0
+    all
 }
 
 struct Object {

@@ -9,6 +9,7 @@
 
 use super::Registers;
 use crate::host::Frames;
+use crate::host::native::objects::{self, Record};
 use crate::stack::switch;
 use crate::stack::unwind::{_Unwind_Backtrace, _Unwind_GetIPInfo, Context, ENOUGH, ON};
 use gimli::{
@@ -94,24 +95,14 @@ enum Step {
 
 /// Steps from the frame that stands in the code at `pc` to its caller.
 fn step(pc: usize, registers: &mut Registers, word: &dyn Fn(usize) -> Option<usize>) -> Option<Step> {
-    extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, search: *mut c_void) -> c_int {
-        // SAFETY: `step` passed the search, and waits; the record is the loader's.
-        let (search, info) = unsafe { (&mut *search.cast::<Search<'_>>(), &*info) };
-        // SAFETY: the headers of a loaded object, which stays while the loader's list is locked.
-        let Some(found) = (unsafe { Tables::of(info, search.pc) }) else { return 0 };
-        search.step = found.and_then(|tables| tables.step(search.pc, search.registers, search.word));
-        1
-    }
-    struct Search<'a> {
-        pc: usize,
-        registers: &'a mut Registers,
-        word: &'a dyn Fn(usize) -> Option<usize>,
-        step: Option<Step>,
-    }
-    let mut search = Search { pc, registers, word, step: None };
-    // SAFETY: `each` gets the search, as it expects.
-    unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut search).cast()) };
-    search.step
+    let mut step = None;
+    objects::show(|object| {
+        // SAFETY: the object stays loaded until this function returns.
+        let Some(tables) = (unsafe { Tables::of(object, pc) }) else { return false };
+        step = tables.and_then(|tables| tables.step(pc, registers, word));
+        true
+    });
+    step
 }
 
 /// The unwind tables of a loaded object.
@@ -127,22 +118,14 @@ impl Tables<'_> {
     ///
     /// # Safety
     /// The object stays loaded.
-    unsafe fn of(info: &libc::dl_phdr_info, pc: usize) -> Option<Option<Self>> {
-        // SAFETY: so many headers are there.
-        let headers = unsafe { slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
-        let range = |header: &libc::Elf64_Phdr| {
-            let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
-            start..start.wrapping_add(header.p_memsz as usize)
-        };
-        let loaded = || headers.iter().filter(|header| header.p_type == libc::PT_LOAD);
-        loaded().find(|header| header.p_flags & libc::PF_X != 0 && range(header).contains(&pc))?;
+    unsafe fn of(object: &Record, pc: usize) -> Option<Option<Self>> {
+        let segments = || object.parts(libc::PT_LOAD);
+        segments().find(|(code, rights)| rights & libc::PF_X != 0 && code.contains(&pc))?;
         let tables = || {
-            let index = range(headers.iter().find(|header| header.p_type == libc::PT_GNU_EH_FRAME)?);
-            let holds = |header: &&libc::Elf64_Phdr| {
-                let segment = range(header);
-                header.p_flags & libc::PF_R != 0 && segment.start <= index.start && index.end <= segment.end
-            };
-            let segment = range(loaded().find(holds)?);
+            let (index, _) = object.parts(libc::PT_GNU_EH_FRAME).next()?;
+            let (segment, _) = segments().find(|(segment, rights)| {
+                rights & libc::PF_R != 0 && segment.start <= index.start && index.end <= segment.end
+            })?;
             // SAFETY: a part of a loaded segment that can be read.
             let bytes = unsafe { slice::from_raw_parts(index.start as *const u8, index.len()) };
             Some(Tables { index: EndianSlice::new(bytes, NativeEndian), index_at: index.start, segment })
