@@ -1,6 +1,28 @@
-//! Helpers that signal handlers share.
+//! The actions of signals, and what handlers share. A signal handler may call all of this.
 
 use std::ffi::{c_int, c_void};
+use std::io;
+use std::ptr;
+
+/// Returns the action of a signal; with `next`, sets that action and returns the one before.
+pub(crate) fn exchange(signal: c_int, next: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
+    let mut before = action(libc::SIG_DFL, 0);
+    let next = next.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: the call reads and writes the actions that we pass. A handler in `next` is one of this library's, or one that the
+    // program has set.
+    match unsafe { libc::sigaction(signal, next, &raw mut before) } {
+        0 => Ok(before),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Makes an action that blocks no signal but its own.
+pub(crate) fn action(handler: usize, flags: c_int) -> libc::sigaction {
+    // SAFETY: a struct of integers.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    (action.sa_sigaction, action.sa_flags) = (handler, flags);
+    action
+}
 
 /// Calls `f`, and leaves the calling thread's `errno` as it was: the code that a signal has interrupted may be about to read
 /// it.

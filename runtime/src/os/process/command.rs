@@ -3,6 +3,7 @@
 use super::sys::pidfd_open;
 use super::{Child, ExitStatus, Output, Stdio};
 use crate::goroutine::blocking;
+use crate::host::handler::{action, exchange};
 use std::ffi::{OsStr, c_int};
 use std::fmt;
 use std::io;
@@ -62,14 +63,13 @@ struct Signals {
 
 impl Signals {
     fn now() -> Self {
-        let (mut mask, mut pipe) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        // SAFETY: room for both answers, which the kernel has written where it returns 0.
-        unsafe {
+        let mut mask = MaybeUninit::uninit();
+        // SAFETY: room for the answer, which the kernel has written where it returns 0.
+        let mask = unsafe {
             let told = libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), mask.as_mut_ptr()) == 0;
-            let mask = told.then(|| mask.assume_init());
-            let told = libc::sigaction(libc::SIGPIPE, ptr::null(), pipe.as_mut_ptr()) == 0;
-            Signals { mask, pipe: told.then(|| pipe.assume_init()) }
-        }
+            told.then(|| mask.assume_init())
+        };
+        Signals { mask, pipe: exchange(libc::SIGPIPE, None).ok() }
     }
 }
 
@@ -79,18 +79,15 @@ impl Drop for Signals {
             [libc::SIG_DFL, does_nothing as *const () as usize].contains(&action.sa_sigaction)
         };
         // The action first: a SIGPIPE that the mask has held back must find it. An action that another thread has set meanwhile
-        // stays. SAFETY: the kernel has given all values.
-        unsafe {
-            let mut now = MaybeUninit::uninit();
-            if let Some(pipe) = &self.pipe
-                && libc::sigaction(libc::SIGPIPE, ptr::null(), now.as_mut_ptr()) == 0
-                && is_of_exec(&now.assume_init())
-            {
-                libc::sigaction(libc::SIGPIPE, pipe, ptr::null_mut());
-            }
-            if let Some(mask) = &self.mask {
-                libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut());
-            }
+        // stays.
+        if let Some(pipe) = &self.pipe
+            && exchange(libc::SIGPIPE, None).is_ok_and(|now| is_of_exec(&now))
+        {
+            _ = exchange(libc::SIGPIPE, Some(pipe));
+        }
+        if let Some(mask) = &self.mask {
+            // SAFETY: the kernel has given the mask.
+            unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, mask, ptr::null_mut()) };
         }
     }
 }
@@ -101,16 +98,9 @@ extern "C" fn does_nothing(_signal: c_int) {}
 /// threads of this process: a thread that writes to a pipe without a reader would end the process while execvp(3) goes through
 /// the `PATH`. The kernel gives the program the default action in place of a handler.
 fn spare_writers() -> io::Result<()> {
-    // SAFETY: a struct of integers, which the first call fills, and a handler that does nothing. Both calls are allowed between
-    // fork and exec.
-    unsafe {
-        let mut action: libc::sigaction = mem::zeroed();
-        let told = libc::sigaction(libc::SIGPIPE, ptr::null(), &raw mut action) == 0;
-        if told && action.sa_sigaction == libc::SIG_DFL {
-            action.sa_sigaction = does_nothing as *const () as usize;
-            action.sa_flags = libc::SA_ONSTACK | libc::SA_RESTART;
-            libc::sigaction(libc::SIGPIPE, &raw const action, ptr::null_mut());
-        }
+    if exchange(libc::SIGPIPE, None).is_ok_and(|now| now.sa_sigaction == libc::SIG_DFL) {
+        let nothing = action(does_nothing as *const () as usize, libc::SA_ONSTACK | libc::SA_RESTART);
+        _ = exchange(libc::SIGPIPE, Some(&nothing));
     }
     Ok(())
 }

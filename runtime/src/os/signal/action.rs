@@ -20,7 +20,7 @@
 
 use super::number::Signal;
 use super::pending::Pending;
-use crate::host::handler::{call, keeping_errno};
+use crate::host::handler::{self, call, keeping_errno};
 use crate::host::{Active, Process};
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -63,17 +63,8 @@ fn slot(signal: Signal) -> &'static Slot {
     &SLOTS[signal.as_raw() as usize]
 }
 
-/// Returns the action of a signal; with `next`, sets that action and returns the one before.
 fn exchange(signal: Signal, next: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {
-    // SAFETY: a struct of integers, for which zeros are the default action.
-    let mut now = unsafe { std::mem::zeroed() };
-    let next = next.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: the call reads and writes the actions that we pass. A handler in `next` is `on_signal`, or one that the program
-    // has set.
-    match unsafe { libc::sigaction(signal.as_raw(), next, &raw mut now) } {
-        0 => Ok(now),
-        _ => Err(io::Error::last_os_error()),
-    }
+    handler::exchange(signal.as_raw(), next)
 }
 
 /// Sets `next` if the action is as `expected`; otherwise returns the action, which stays. The kernel has no such call: if the
@@ -108,11 +99,7 @@ const USUAL: c_int = libc::SA_ONSTACK | libc::SA_RESTART;
 
 /// The action of a handler that takes the signal's number.
 pub(super) fn handles(handler: usize) -> libc::sigaction {
-    // SAFETY: a struct of integers.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    action.sa_sigaction = handler;
-    action.sa_flags = USUAL;
-    action
+    handler::action(handler, USUAL)
 }
 
 fn is_handler(action: &libc::sigaction) -> bool {
@@ -262,10 +249,7 @@ impl Action {
     /// # Errors
     /// The kernel refuses, and all is as before.
     pub(super) fn ignore(&mut self, signal: Signal) -> io::Result<()> {
-        // SAFETY: a struct of integers.
-        let mut ignores: libc::sigaction = unsafe { std::mem::zeroed() };
-        ignores.sa_sigaction = libc::SIG_IGN;
-        exchange(signal, Some(&ignores))?;
+        exchange(signal, Some(&handler::action(libc::SIG_IGN, 0)))?;
         (self.ignored, self.behind, self.placed) = (true, false, false);
         slot(signal).set_listens(false);
         Ok(())

@@ -39,11 +39,10 @@ use super::Native;
 use super::end::end_by;
 use super::segment;
 use crate::g::GRef;
-use crate::host::handler::call;
+use crate::host::handler::{self, call};
 use crate::m::M;
 use crate::stack::pool::Extent;
 use std::ffi::{c_int, c_void};
-use std::ptr;
 use std::sync::{Once, OnceLock};
 
 /// How far below the stack pointer an instruction may touch the stack: a red zone of 128 bytes, a push.
@@ -79,13 +78,7 @@ pub(super) fn install() {
 
 /// `sigaction`: sets a disposition and returns the previous one, or the default action if a sandbox refuses the call.
 fn exchange(signal: c_int, next: Option<&libc::sigaction>) -> libc::sigaction {
-    // SAFETY: a struct of integers, for which zeros are the default action.
-    let mut before = unsafe { std::mem::zeroed() };
-    let next = next.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: the call reads and writes what we pass. A handler that is set is `on_fault`, `report::on_second_fault`, or the
-    // previous one.
-    unsafe { libc::sigaction(signal, next, &mut before) };
-    before
+    handler::exchange(signal, next).unwrap_or_else(|_| handler::action(libc::SIG_DFL, 0))
 }
 
 /// A fault, as the kernel describes it.

@@ -12,9 +12,10 @@
 //! Standard error may be a pipe whose reader is late. The report waits for `NOBODY_READS` in total.
 
 use super::{Fault, Runs, exchange};
+use crate::host::handler::action;
 use crate::host::native::mask::unblock;
-use crate::host::native::stderr::{NOBODY_READS, has_room};
 use crate::host::native::objects;
+use crate::host::native::stderr::{NOBODY_READS, has_room};
 use crate::stack::pool::Bytes;
 use crate::stack::unwind::{_Unwind_Backtrace, _Unwind_GetIPInfo, Context, ON};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
@@ -84,10 +85,7 @@ fn tell(to: &mut Stderr, fault: &Fault, runs: &Runs) -> fmt::Result {
 /// R2: from here on a fault of another thread makes that thread wait; a fault of the reporting thread ends the process, with
 /// what was reported so far.
 fn take_over_faults() {
-    // SAFETY: a struct of integers.
-    let mut second: libc::sigaction = unsafe { std::mem::zeroed() };
-    second.sa_sigaction = on_second_fault as *const () as usize;
-    second.sa_flags = libc::SA_ONSTACK | libc::SA_NODEFER;
+    let second = action(on_second_fault as *const () as usize, libc::SA_ONSTACK | libc::SA_NODEFER);
     for signal in [libc::SIGSEGV, libc::SIGBUS] {
         exchange(signal, Some(&second));
         unblock(signal);
@@ -111,8 +109,7 @@ fn wait_for_the_end() -> ! {
 
 /// R5. Not `std::process::abort`: here it would first call the program's own handler of SIGABRT.
 fn abort() -> ! {
-    // SAFETY: zeros are the default action.
-    exchange(libc::SIGABRT, Some(&unsafe { std::mem::zeroed() }));
+    exchange(libc::SIGABRT, Some(&action(libc::SIG_DFL, 0)));
     unblock(libc::SIGABRT);
     // SAFETY: no pointers; the second does not return.
     unsafe {

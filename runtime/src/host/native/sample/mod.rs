@@ -39,7 +39,7 @@ mod walk;
 
 use super::{Native, overflow, segment, thread};
 use crate::g::{GRef, Name};
-use crate::host::handler::keeping_errno;
+use crate::host::handler::{action, exchange, keeping_errno};
 use crate::host::{Answer, Asked, Frames, Stacks};
 use crate::m::M;
 use crate::prim::{Mutex, Rank};
@@ -197,33 +197,21 @@ fn slots() -> Option<&'static [Slot<Sample>]> {
 /// A1. Checked each time: the program may have set an action for the signal since. Looks first, so that an action that is there
 /// already is never replaced.
 pub(super) fn catch() -> Result<(), &'static str> {
-    // SAFETY: both are plain data, for which zero is a value; the kernel writes the old one and reads the new one.
-    unsafe {
-        let mut old: libc::sigaction = std::mem::zeroed();
-        if libc::sigaction(signal(), ptr::null(), &raw mut old) != 0 {
-            return Err(NO_SIGNAL);
-        }
-        match old.sa_sigaction {
-            ours if ours == on_signal as *const () as usize => return Ok(()),
-            libc::SIG_DFL => {}
-            _ => return Err(TAKEN),
-        }
-        let mut new: libc::sigaction = std::mem::zeroed();
-        new.sa_sigaction = on_signal as *const () as usize;
-        new.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
-        if libc::sigaction(signal(), &raw const new, &raw mut old) != 0 {
-            return Err(NO_SIGNAL);
-        }
-        match old.sa_sigaction {
-            libc::SIG_DFL => Ok(()),
-            ours if ours == new.sa_sigaction => Ok(()),
-            // Another thread has set an action since the look.
-            _ => {
-                libc::sigaction(signal(), &raw const old, ptr::null_mut());
-                Err(TAKEN)
-            }
-        }
+    let exchange = |next| exchange(signal(), next).map_err(|_refused| NO_SIGNAL);
+    let handler = on_signal as *const () as usize;
+    match exchange(None)?.sa_sigaction {
+        ours if ours == handler => return Ok(()),
+        libc::SIG_DFL => {}
+        _ => return Err(TAKEN),
     }
+    let ours = action(handler, libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART);
+    let before = exchange(Some(&ours))?;
+    if ![libc::SIG_DFL, handler].contains(&before.sa_sigaction) {
+        // Another thread has set an action since the look.
+        _ = exchange(Some(&before));
+        return Err(TAKEN);
+    }
+    Ok(())
 }
 
 /// Does the same as `Process::ask`.

@@ -1,5 +1,6 @@
 //! The system calls that move bytes between descriptors.
 
+use crate::host::handler::exchange;
 use crate::net::sys::check_len;
 use crate::os::fs::preadv2;
 use std::io;
@@ -110,9 +111,5 @@ pub(super) fn is_at_urgent(socket: BorrowedFd<'_>) -> bool {
 /// Returns `true` if SIGPIPE is ignored, as in every Rust program that does not change that. `splice` and `sendfile` have no
 /// flag against this signal, which the kernel sends when the socket has no peer.
 pub(super) fn sigpipe_is_ignored() -> bool {
-    // SAFETY: all zeros is a valid action, which the call fills in.
-    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: the action lives through the call.
-    let asked = unsafe { libc::sigaction(libc::SIGPIPE, ptr::null(), &raw mut action) };
-    asked == 0 && action.sa_sigaction == libc::SIG_IGN
+    exchange(libc::SIGPIPE, None).is_ok_and(|action| action.sa_sigaction == libc::SIG_IGN)
 }
