@@ -228,8 +228,14 @@ fn chain_of_goroutine<'a>() -> Option<&'a Cell<*const Segment>> {
 /// Returns the innermost segment of the calling goroutine, or thread. Never inlined: the function reads the value of a
 /// thread-local, and no caller keeps its address.
 #[inline(never)]
-pub(super) fn innermost() -> *const Segment {
+fn innermost() -> *const Segment {
     chain_of_goroutine().map_or_else(|| INNERMOST.get(), Cell::get)
+}
+
+/// Returns the segments of the calling goroutine, or thread, the innermost first.
+pub(super) fn chain<'a>() -> impl Iterator<Item = &'a Segment> {
+    // SAFETY: a segment of the caller's own chain is on a stack that the caller has not left.
+    iter::successors(unsafe { innermost().as_ref() }, |segment| unsafe { segment.outer.as_ref() })
 }
 
 #[inline(never)]
@@ -242,10 +248,7 @@ fn set_innermost(segment: *const Segment) {
 
 /// Tells the caller's stacks apart: returns a number for the stack that holds `address`, 0 for the caller's own.
 pub(super) fn stack_of(address: usize) -> usize {
-    // SAFETY: a segment of the caller's own chain is on a stack that the caller has not left.
-    let chain =
-        iter::successors(unsafe { innermost().as_ref() }, |segment| unsafe { segment.outer.as_ref() });
-    chain.into_iter().find(|segment| segment.extent.holds(address)).map_or(0, |segment| segment.extent.top)
+    chain().find(|segment| segment.extent.holds(address)).map_or(0, |segment| segment.extent.top)
 }
 
 /// Returns how many bytes are left of the fullest of the caller's stacks, the guards not counted: those of its segments, and
@@ -253,12 +256,10 @@ pub(super) fn stack_of(address: usize) -> usize {
 /// count. `address` lies in the caller's frame. Never inlined, as `innermost`.
 #[inline(never)]
 pub(super) fn least_left(address: usize) -> usize {
-    let (mut least, mut at, mut segment) = (usize::MAX, address, innermost());
-    // SAFETY: as in `stack_of`.
-    while let Some(inner) = unsafe { segment.as_ref() } {
+    let (mut least, mut at) = (usize::MAX, address);
+    for inner in chain() {
         least = least.min(at.saturating_sub(inner.extent.usable()));
         at = ptr::from_ref(inner).addr();
-        segment = inner.outer;
     }
     let own = overflow::own_stack(M::<super::Native>::current().and_then(M::g));
     own.map_or(least, |own| least.min(at.saturating_sub(own.usable())))

@@ -132,8 +132,7 @@ struct Runs {
 impl Runs {
     fn here() -> Option<Runs> {
         let g = M::<Native>::current().and_then(M::g);
-        // SAFETY: the segment is the interrupted thread's, or goroutine's, own.
-        if let Some(segment) = unsafe { segment::innermost().as_ref() } {
+        if let Some(segment) = segment::chain().next() {
             return Some(Runs { stack: segment.extent, is_segment: true, g });
         }
         Some(Runs { stack: own_stack(g)?, is_segment: false, g })

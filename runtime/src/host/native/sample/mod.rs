@@ -328,12 +328,8 @@ impl Sample {
         let Some(own) = overflow::own_stack(Some(g)) else { return false };
         let (mut parts, mut room) = (0, 0);
         let mut from = None;
-        // SAFETY: the chain is the goroutine's, which stands still; a segment of that chain is on a stack that the
-        // goroutine has not left.
-        let chain = iter::successors(unsafe { segment::innermost().as_ref() }, |inner| unsafe {
-            inner.outer.as_ref()
-        });
-        let stacks = chain.map(|inner| (inner.extent, ptr::from_ref(inner).addr()));
+        // The chain is the goroutine's, which stands still.
+        let stacks = segment::chain().map(|inner| (inner.extent, ptr::from_ref(inner).addr()));
         for (extent, outside) in stacks.chain(iter::once((own, 0))) {
             from = from.or_else(|| extent.holds(sp).then(|| sp.saturating_sub(RED_ZONE)));
             if let Some(low) = from
