@@ -25,39 +25,11 @@ use std::time::Duration;
 /// How long a call may hold up the others. A waker that queues its task and wakes a thread takes some microseconds.
 const PATIENCE: Duration = Duration::from_millis(1);
 
-static ASIDE: Aside = Aside::new(PATIENCE);
+pub(super) static ASIDE: Aside = Aside::new(PATIENCE);
 
-/// Runs `f` on a thread that belongs to no runtime.
-///
-/// # Errors
-/// If no thread can be started: then `f` waits for one, and the error is its number. `refused` is called if a thread to stand
-/// by is refused later: without a lock, on the thread that makes the calls.
-pub(crate) fn run_aside(f: impl FnOnce() + Send + 'static, refused: fn()) -> Result<(), u64> {
-    ASIDE.run(Box::new(f), refused)
-}
+pub(super) type Call = Box<dyn FnOnce() + Send>;
 
-/// Takes back a call that waits.
-pub(crate) fn take_back(number: u64) -> Option<Call> {
-    ASIDE.take_back(number)
-}
-
-/// Returns `true` if calls may wait because a thread was refused.
-pub(crate) fn calls_wait() -> bool {
-    // Relaxed: a hint, the lock decides.
-    ASIDE.refused.load(Relaxed)
-}
-
-/// Asks once more for a thread for calls that wait.
-///
-/// # Errors
-/// If the thread is refused.
-pub(crate) fn ask_again() -> io::Result<()> {
-    ASIDE.ask_again()
-}
-
-pub(crate) type Call = Box<dyn FnOnce() + Send>;
-
-struct Aside {
+pub(super) struct Aside {
     patience: Duration,
     queue: Mutex<Queue>,
     /// A thread was refused, and calls may wait since then. Written under the lock. Only an `ask_again` that finds no call
@@ -112,7 +84,12 @@ impl Aside {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn run(&'static self, call: Call, tell: fn()) -> Result<(), u64> {
+    /// Runs `call` on a thread that belongs to no runtime.
+    ///
+    /// # Errors
+    /// If no thread can be started: then `call` waits for one, and the error is its number. `tell` is called if a thread to
+    /// stand by is refused later: without a lock, on the thread that makes the calls.
+    pub(super) fn run(&'static self, call: Call, tell: fn()) -> Result<(), u64> {
         let mut queue = self.lock();
         queue.tell = Some(tell);
         queue.asked += 1;
@@ -127,13 +104,24 @@ impl Aside {
         self.start(queue).map_err(|_refused| number)
     }
 
-    fn take_back(&self, number: u64) -> Option<Call> {
+    /// Takes back a call that waits.
+    pub(super) fn take_back(&self, number: u64) -> Option<Call> {
         let mut queue = self.lock();
         let at = queue.calls.iter().position(|call| call.0 == number)?;
         queue.calls.remove(at).map(|call| call.1)
     }
 
-    fn ask_again(&'static self) -> io::Result<()> {
+    /// Returns `true` if calls may wait because a thread was refused.
+    pub(super) fn calls_wait(&self) -> bool {
+        // Relaxed: a hint, the lock decides.
+        self.refused.load(Relaxed)
+    }
+
+    /// Asks once more for a thread for calls that wait.
+    ///
+    /// # Errors
+    /// If the thread is refused.
+    pub(super) fn ask_again(&'static self) -> io::Result<()> {
         let queue = self.lock();
         if queue.calls.is_empty() {
             // Relaxed: a hint, the lock decides.

@@ -46,6 +46,7 @@ use crate::sched::Shared;
 use crate::sched::watch::deadlock::Runtimes;
 use crate::stack::pool::{StackCache, StackPool};
 use crate::stack::switch::{Coro, Home};
+use aside::ASIDE;
 pub(crate) use barrier::pass_by_all;
 use gmp_netpoll::{Events, Key, Poller, Readiness, Timeout, Woken};
 use gmp_timers::Nanos;
@@ -196,19 +197,19 @@ impl Threads for Native {
     }
 
     fn run_aside(f: impl FnOnce() + Send + 'static, refused: fn()) -> Result<(), u64> {
-        aside::run_aside(f, refused)
+        ASIDE.run(Box::new(f), refused)
     }
 
     fn take_back_aside(number: u64) -> Option<Box<dyn FnOnce() + Send>> {
-        aside::take_back(number)
+        ASIDE.take_back(number)
     }
 
     fn waits_aside() -> bool {
-        aside::calls_wait()
+        ASIDE.calls_wait()
     }
 
     fn ask_aside() -> io::Result<()> {
-        aside::ask_again()
+        ASIDE.ask_again()
     }
 
     fn with_room<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R> {
