@@ -27,7 +27,7 @@ mod threads;
 
 pub(crate) use clock::Clock;
 pub(crate) use frames::Frames;
-pub(crate) use poll::{Broken, Interest, Poll, PollWait};
+pub(crate) use poll::{Interest, Poll};
 pub(crate) use process::{Answer, Asked, Bar, Process, Symbol};
 pub(crate) use stacks::{EXIT, Stack, Stacks};
 pub(crate) use threads::{Interrupts, Lack, Threads};

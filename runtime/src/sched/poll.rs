@@ -34,13 +34,14 @@
 mod table;
 
 use crate::g::list::GList;
-use crate::host::{Broken, Host, PollWait};
+use crate::host::Host;
 use crate::m::M;
 use crate::prim::hooks::*;
 use crate::prim::{AtomicU32, Ordering, Relaxed, Release, event, fence};
 use crate::sched::watch::told::Refusal;
 use crate::sched::{Central, Sched};
 use crate::wait::task::Carried;
+use gmp_netpoll::{Timeout, Woken};
 use gmp_timers::Nanos;
 use std::io;
 use std::ptr::NonNull;
@@ -130,10 +131,10 @@ impl<H: Host> Sched<H> {
             let _broken = self.poll_until.compare_exchange(FOREVER, until.as_nanos(), Relaxed, Relaxed);
         }
         let wait = match until {
-            None => PollWait::Forever,
+            None => Timeout::Forever,
             Some(due) => match due.saturating_since(H::now()) {
-                left if left.is_zero() => PollWait::Never,
-                left => PollWait::For(left),
+                left if left.is_zero() => Timeout::Zero,
+                left => Timeout::After(left),
             },
         };
         let mut found = GList::new();
@@ -145,7 +146,7 @@ impl<H: Host> Sched<H> {
         // The state, not the reason for which the wait ended, decides whether there is an assignment: an event can have ended
         // the wait although a break was sent. Then that break ends the next wait of the poller at once.
         let was_broken = central.poller.is_broken();
-        mutant!(AssignmentOnlyByBreak: let was_broken = was_broken && ended_it == Broken::Yes);
+        mutant!(AssignmentOnlyByBreak: let was_broken = was_broken && ended_it == Woken::Yes);
         self.leave_poller(&mut central);
         if was_broken {
             m.take_assignment_in_lock();
@@ -168,7 +169,7 @@ impl<H: Host> Sched<H> {
     #[must_use]
     pub(crate) fn poll_now(&self, local: &H::Local) -> GList<H> {
         let mut found = GList::new();
-        if self.poll(local, PollWait::Never, &mut found) == Broken::Yes {
+        if self.poll(local, Timeout::Zero, &mut found) == Woken::Yes {
             // The break was meant for the M that waits, if there is one.
             let waiting = !self.central.lock().poller.is_empty();
             if waiting {
@@ -186,7 +187,7 @@ impl<H: Host> Sched<H> {
     }
 
     #[inline(always)]
-    fn poll(&self, local: &H::Local, wait: PollWait, found: &mut GList<H>) -> Broken {
+    fn poll(&self, local: &H::Local, wait: Timeout, found: &mut GList<H>) -> Woken {
         let mut tasks = Carried::nothing();
         let mut take = |waker| tasks.push(self, waker);
         // The table is locked once for all events.
@@ -204,11 +205,10 @@ impl<H: Host> Sched<H> {
     }
 
     /// Shortens a wait that can't be broken.
-    fn within_reach(&self, wait: PollWait) -> PollWait {
+    fn within_reach(&self, wait: Timeout) -> Timeout {
         match wait {
-            PollWait::Never => PollWait::Never,
-            PollWait::For(limit) if self.was_refused(Refusal::Break) => PollWait::For(limit.min(BLIND)),
-            PollWait::Forever if self.was_refused(Refusal::Break) => PollWait::For(BLIND),
+            Timeout::After(limit) if self.was_refused(Refusal::Break) => Timeout::After(limit.min(BLIND)),
+            Timeout::Forever if self.was_refused(Refusal::Break) => Timeout::After(BLIND),
             wait => wait,
         }
     }
@@ -217,14 +217,14 @@ impl<H: Host> Sched<H> {
     /// closed the epoll descriptor. Each goroutine that waits for a socket looks at that socket now and then instead. The sleep
     /// does not see a break, so it is short.
     #[cold]
-    fn poll_blindly(&self, wait: PollWait, found: &mut GList<H>, refused: &io::Error) -> Broken {
+    fn poll_blindly(&self, wait: Timeout, found: &mut GList<H>, refused: &io::Error) -> Woken {
         self.tell_refused(Refusal::Poll, || {
             format!("the poller does not work any more ({refused}): sockets are looked at every {BLIND:?}")
         });
         let pause = match wait {
-            PollWait::Never => Duration::ZERO,
-            PollWait::For(limit) => limit.min(BLIND),
-            PollWait::Forever => BLIND,
+            Timeout::Zero => Duration::ZERO,
+            Timeout::After(limit) => limit.min(BLIND),
+            Timeout::Forever => BLIND,
         };
         if !pause.is_zero() {
             // A sleep that no waker ends.
@@ -233,7 +233,7 @@ impl<H: Host> Sched<H> {
         let mut tasks = Carried::nothing();
         self.descs.unblock_all(found, &mut |waker| tasks.push(self, waker));
         tasks.wake(self, found);
-        Broken::No
+        Woken::No
     }
 
     /// Ends the wait of the M in the poller. If the kernel refuses that, the next waits are short.

@@ -6,8 +6,8 @@ use super::stack::{PANIC, stacks};
 use super::world::{CLOCK, LONG, ModelHost, origin};
 use super::{ModelStack, StackCache, schedule};
 use crate::host::{
-    Answer, Bar, Broken, Clock, Frames, Host, Interest, Interrupts, Lack, Poll, PollWait, Process, Stacks,
-    Symbol, Threads, entry,
+    Answer, Bar, Clock, Frames, Host, Interest, Interrupts, Lack, Poll, Process, Stacks, Symbol, Threads,
+    entry,
 };
 use crate::m::M;
 use crate::prim::{Arc, AtomicU32, Ordering, UnsafeCell, fence};
@@ -15,7 +15,7 @@ use crate::runtime::cpu_sets::{CPUS, CpuSet};
 use crate::sched::Shared;
 use crate::stack::switch::{Coro, Home};
 use crate::wait::interrupt::is_interrupt;
-use gmp_netpoll::{Key, Readiness};
+use gmp_netpoll::{Key, Readiness, Timeout, Woken};
 use gmp_timers::Nanos;
 use loom::sync::{Condvar, Mutex};
 use std::any::Any;
@@ -300,15 +300,15 @@ impl Poll for ModelHost {
     fn poll<T>(
         &self,
         _local: &Local,
-        wait: PollWait,
+        wait: Timeout,
         begin: impl FnOnce() -> T,
         mut found: impl FnMut(&mut T, Key, Readiness),
-    ) -> io::Result<Broken> {
+    ) -> io::Result<Woken> {
         let mut world = self.world();
         let blocks = match wait {
-            PollWait::Never => false,
-            PollWait::For(limit) => limit >= LONG,
-            PollWait::Forever => true,
+            Timeout::Zero => false,
+            Timeout::After(limit) => limit >= LONG,
+            Timeout::Forever => true,
         };
         schedule::add(format_args!("looks at the poller, {wait:?}"));
         while blocks && !world.broken && world.events.is_empty() {
@@ -316,7 +316,7 @@ impl Poll for ModelHost {
             world = self.happened.wait(world).unwrap_or_else(std::sync::PoisonError::into_inner);
             world.polling -= 1;
         }
-        if let PollWait::For(limit) = wait
+        if let Timeout::After(limit) = wait
             && !blocks
         {
             let mut now = CLOCK.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -330,7 +330,7 @@ impl Poll for ModelHost {
             let mut begun = begin();
             events.into_iter().for_each(|(key, readiness)| found(&mut begun, key, readiness));
         }
-        Ok(if broken { Broken::Yes } else { Broken::No })
+        Ok(if broken { Woken::Yes } else { Woken::No })
     }
 
     fn break_poll(&self) -> io::Result<()> {

@@ -37,8 +37,8 @@ mod segment;
 mod without_frames;
 
 use crate::host::{
-    Answer, Bar, Broken, Clock, Frames, Host, Interest, Interrupts, Lack, Poll, PollWait, Process, Stacks,
-    Symbol, Threads, entry,
+    Answer, Bar, Clock, Frames, Host, Interest, Interrupts, Lack, Poll, Process, Stacks, Symbol, Threads,
+    entry,
 };
 use crate::prim::{Acquire, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Relaxed, Release, settle_pause};
 use crate::runtime::cpu_sets::CpuSet;
@@ -386,15 +386,14 @@ impl Poll for Native {
     fn poll<T>(
         &self,
         local: &Local,
-        wait: PollWait,
+        wait: Timeout,
         begin: impl FnOnce() -> T,
         mut found: impl FnMut(&mut T, Key, Readiness),
-    ) -> io::Result<Broken> {
+    ) -> io::Result<Woken> {
         let mut events = local.events.borrow_mut();
         let woken = match wait {
-            PollWait::Never => self.poller.wait(&mut events, Timeout::Zero)?,
-            PollWait::For(limit) => self.wait_for(&mut events, limit)?,
-            PollWait::Forever => self.poller.wait(&mut events, Timeout::Forever)?,
+            Timeout::After(limit) => self.wait_for(&mut events, limit)?,
+            Timeout::Zero | Timeout::Forever => self.poller.wait(&mut events, wait)?,
         };
         if !events.is_empty() {
             let mut begun = begin();
@@ -402,10 +401,7 @@ impl Poll for Native {
                 found(&mut begun, event.key, event.readiness);
             }
         }
-        Ok(match woken {
-            Woken::Yes => Broken::Yes,
-            Woken::No => Broken::No,
-        })
+        Ok(woken)
     }
 
     fn break_poll(&self) -> io::Result<()> {
