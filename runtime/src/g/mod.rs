@@ -256,7 +256,7 @@ impl<H: Host> GRef<H> {
     pub(crate) unsafe fn fetch_frames(self) {
         // SAFETY: by this function's contract no M resumes the goroutine meanwhile.
         if let Some(stack) = self.stack.with(|stack| unsafe { (*stack).as_ref() }) {
-            stack.fetch();
+            stack.coro().fetch();
         }
     }
 

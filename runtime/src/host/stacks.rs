@@ -1,6 +1,6 @@
 //! Stacks: memory for them, and running a goroutine on one.
 
-use super::{Frames, Threads};
+use super::Threads;
 use crate::stack::switch::{self, Coro, Home};
 use std::io;
 use std::ptr::NonNull;
@@ -18,40 +18,8 @@ pub(crate) trait Stack<L>: Send {
     /// reference is shared, because the goroutine itself may look where its stack lies.)
     unsafe fn resume(&self, local: &L, g: *mut ()) -> usize;
 
+    /// Returns the context, which both hosts have.
     fn coro(&self) -> &Coro;
-
-    /// Prefetches the innermost frames of a suspended stack. A hint.
-    #[inline(always)]
-    fn fetch(&self) {
-        self.coro().fetch();
-    }
-
-    /// Returns how many bytes of a suspended stack are in use, if the switch knows.
-    fn depth(&self) -> Option<usize> {
-        self.coro().depth()
-    }
-
-    /// Returns how many bytes of the stack were touched since `forget`, in whole pages, if the switch knows. Takes no
-    /// lock and allocates nothing.
-    fn touched(&self) -> Option<usize> {
-        self.coro().touched()
-    }
-
-    /// Gives back the memory that earlier goroutines have touched, so that `touched` counts anew. Called before the first
-    /// resume.
-    fn forget(&self) {
-        self.coro().forget();
-    }
-
-    /// Reads the frames of a suspended stack into `frames`, if the switch can; otherwise, and before the first resume, there
-    /// are none. Takes no lock and allocates nothing.
-    ///
-    /// # Safety
-    /// The caller holds the goroutine, which is not resumed meanwhile.
-    unsafe fn frames(&self, frames: &mut Frames) {
-        // SAFETY: by this function's contract.
-        unsafe { self.coro().frames(frames) };
-    }
 }
 
 /// The stacks of one runtime.

@@ -151,7 +151,7 @@ impl<H: Host> Sched<H> {
         match p.with_stack_cache(|cache| self.host.new_stack(cache, size)) {
             Ok(fresh) => {
                 if self.config.knobs.stack_use {
-                    fresh.forget();
+                    fresh.coro().forget();
                 }
                 // SAFETY: `run` returned Go, so this M alone has the stack (wait/status.rs, invariant 2).
                 g.stack.with_mut(|stack| unsafe { *stack = Some(fresh) });

@@ -227,9 +227,9 @@ impl<H: Host> Sched<H> {
                 // SAFETY: a held G is on no M, and none resumes it before `unhold`.
                 let Some(stack) = (unsafe { (*stack).as_ref() }) else { return (false, None, None) };
                 // SAFETY: a held G is on no M, and none resumes it before `unhold`.
-                unsafe { stack.frames(frames) };
-                let touched = if self.config.knobs.stack_use { stack.touched() } else { None };
-                (true, stack.depth(), touched)
+                unsafe { stack.coro().frames(frames) };
+                let touched = if self.config.knobs.stack_use { stack.coro().touched() } else { None };
+                (true, stack.coro().depth(), touched)
             });
             g.with_birth(|birth| Held {
                 id: g.id(),
