@@ -35,7 +35,8 @@ pub(crate) use threads::{Interrupts, Lack, Threads};
 use crate::g::{self, GRef};
 use crate::m::Window;
 use crate::sched::Shared;
-use crate::stack::switch::{End, Home};
+use crate::stack::End;
+use crate::stack::switch::Home;
 
 /// All calls of the scheduler to the world below: the sum of these traits. The process's one instance of the scheduler's state
 /// (`Process::Shared`) is the scheduler's own type.
@@ -51,7 +52,8 @@ pub(crate) type Active = crate::host::native::Native;
 #[cfg(gmp_loom)]
 pub(crate) type Active = crate::model::ModelHost;
 
-pub(crate) use crate::stack::pool::{GUARD, MAX_GUARD, MAX_STACK, MIN_STACK};
+pub(crate) use crate::stack::pool::GUARD;
+pub(crate) use crate::stack::{MAX_GUARD, MAX_STACK, MIN_STACK};
 
 /// The first code on a goroutine's stack, and the last.
 pub(crate) unsafe extern "C" fn entry<H: Host>(word: usize) -> End {

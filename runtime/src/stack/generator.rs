@@ -33,20 +33,15 @@ use std::ptr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicUsize};
 
+use super::{Entry, MAX_STACK, MIN_STACK};
 use crate::host::native::Native;
 use crate::m::M;
 use ::generator::{Gn, LocalGenerator, Scope};
 
 use crate::host::Frames;
 
-/// The smallest stack; smaller requests are rounded up.
-pub(crate) const MIN_STACK: usize = 16 << 10;
-/// The biggest stack; larger requests are an error.
-pub(crate) const MAX_STACK: usize = 64 << 20;
 /// The crate guards a stack by one page, whatever the runtime asks for.
 pub(crate) const GUARD: usize = 4 << 10;
-/// As on the other backend.
-pub(crate) const MAX_GUARD: usize = 1 << 20;
 
 /// The yielder, by which a goroutine yields and receives words. It lies on the goroutine's own stack.
 type Yielder = Scope<'static, 'static, usize, usize>;
@@ -69,18 +64,6 @@ impl Home {
     /// Does the same as `begun`.
     pub(crate) fn end(&self) {}
 }
-
-/// How a goroutine ends: the home of the M on which the goroutine ends, and the word of the last resume.
-#[derive(Debug)]
-#[repr(C)]
-pub(crate) struct End {
-    pub(crate) home: *const Home,
-    pub(crate) word: usize,
-}
-
-/// Runs on the new stack at the first resume, with that resume's word. A panic that reaches the edge of the entry
-/// aborts the process, as in every `extern` function.
-pub(crate) type Entry = unsafe extern "C" fn(word: usize) -> End;
 
 /// The stacks of one runtime: only a count, as the crate maps the stacks itself.
 #[derive(Debug)]
@@ -383,6 +366,7 @@ pub(crate) fn stack_of(_address: usize) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stack::End;
     use crate::stack::tests::{child, end, is_child, leave, resume_from, started};
     use std::hint::black_box;
     use std::os::unix::process::ExitStatusExt;

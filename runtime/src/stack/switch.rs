@@ -52,8 +52,7 @@ use std::cell::Cell;
 use std::io;
 use std::ptr;
 
-use super::annotate;
-use super::traceback;
+use super::{Entry, annotate, traceback};
 use crate::host::Frames;
 use crate::prim::prefetch;
 use crate::stack::pool::{StackCache, StackMem, StackPool};
@@ -88,18 +87,6 @@ impl Home {
         annotate::end(&self.told);
     }
 }
-
-/// How a goroutine ends: the home of the M on which the goroutine ends, and the word of the last resume.
-#[derive(Debug)]
-#[repr(C)]
-pub(crate) struct End {
-    pub(crate) home: *const Home,
-    pub(crate) word: usize,
-}
-
-/// Runs on the new stack at the first resume, with that resume's word. A panic that reaches the edge of the entry
-/// aborts the process, as in every `extern` function.
-pub(crate) type Entry = unsafe extern "C" fn(word: usize) -> End;
 
 /// A goroutine's stack and the point at which it goes on.
 ///

@@ -1,7 +1,8 @@
 //! Code that the tests of both ways to switch, and of the pool, share.
 
 use super::pool::StackPool;
-use super::switch::{Coro, End, Entry, Home, suspend};
+use super::switch::{Coro, Home, suspend};
+use super::{End, Entry};
 use std::process::Command;
 use std::{env, io, ptr};
 

@@ -94,7 +94,8 @@ extern "C" fn note(context: *mut Context, walk: *mut c_void) -> c_int {
 
 #[cfg(all(test, not(gmp_loom)))]
 mod tests {
-    use super::super::switch::{Coro, End, Home, suspend};
+    use super::super::End;
+    use super::super::switch::{Coro, Home, suspend};
     use super::*;
     use crate::stack::pool::{GUARD, StackCache, StackPool};
     use std::hint::black_box;

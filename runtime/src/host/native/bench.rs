@@ -1,7 +1,8 @@
 //! The bare switch, for the benches.
 
+use crate::stack::End;
 use crate::stack::pool::{GUARD, StackCache, StackPool};
-use crate::stack::switch::{self, Coro, End, Home};
+use crate::stack::switch::{self, Coro, Home};
 use std::ptr::{from_ref, with_exposed_provenance};
 
 /// A stack whose function switches back whenever it is resumed.

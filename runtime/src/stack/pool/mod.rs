@@ -63,22 +63,16 @@ use std::io;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::{MAX_GUARD, MAX_STACK, MIN_STACK};
 use crate::prim::{CachePadded, HostMutex as Mutex, Rank};
 
 use guard::Guard;
 use slab::{SLAB, Slab};
 
-/// The smallest stack; smaller requests are rounded up.
-pub(crate) const MIN_STACK: usize = 16 << 10;
-/// The biggest stack; larger requests are an error.
-pub(crate) const MAX_STACK: usize = 64 << 20;
-
 /// The size of a page, and of the smallest guard.
 pub(crate) const PAGE: usize = 4096;
 /// The guard of a stack, unless the program asks for another: see `docs/stacks.md`.
 pub(crate) const GUARD: usize = 16 << 10;
-/// The largest guard.
-pub(crate) const MAX_GUARD: usize = 1 << 20;
 /// The largest slab of a pool of which few stacks are used at a time, except for larger stacks.
 #[cfg_attr(gmp_loom, allow(dead_code, reason = "the pool of plain threads"))]
 const SMALL_SLAB: usize = 4 << 20;

@@ -1,6 +1,7 @@
 //! The switch by itself: the registers, unwinding over a switch, and backtraces.
 
 use super::*;
+use crate::stack::End;
 use crate::stack::pool::GUARD;
 use crate::stack::tests::{child, end, is_child, leave, resume_from, started};
 use std::backtrace::Backtrace;
