@@ -111,11 +111,8 @@ impl Use<'_> {
     /// Calls `f`, a function of the program's, which may wait, and may lend what it is given. U2 comes after that.
     pub(crate) fn apart<R>(self, f: impl FnOnce() -> R) -> R {
         let stands = Stands { hook: StandingHook::new(Stands::give_up), open: self };
-        let hook = (&raw const stands).cast();
-        // SAFETY: the hook is the first field of a `Stands`, as `Stands::give_up` expects; `_ends` takes it back before
-        // `stands` is dropped.
-        unsafe { StandingHook::note(hook) };
-        let _ends = StandEnds(hook);
+        // SAFETY: the hook is the first field of a `Stands`, as `Stands::give_up` expects; `stands` is dropped later.
+        let _noted = unsafe { StandingHook::note_here((&raw const stands).cast()) };
         f()
     }
 
@@ -156,15 +153,5 @@ impl Stands<'_> {
         let it = unsafe { &*hook.cast::<Self>() };
         it.open.0.lend();
         it.open.leave();
-    }
-}
-
-/// The return, or the unwind, from the program's function.
-struct StandEnds(*const StandingHook);
-
-impl Drop for StandEnds {
-    fn drop(&mut self) {
-        // SAFETY: `apart` has noted the hook, and its frame still has the value.
-        unsafe { StandingHook::take_back(self.0) };
     }
 }

@@ -68,6 +68,12 @@ struct Record<H: Host> {
     handed: UnsafeCell<bool>,
 }
 
+impl<H: Host> Record<H> {
+    fn of(wait: &Wait<H>) -> Node<Self> {
+        Node::new(Record { waiter: UnsafeCell::new(wait.waiter()), handed: UnsafeCell::new(false) })
+    }
+}
+
 type Waiters<H> = Queue<Record<H>>;
 
 /// The lock of one direction.
@@ -157,8 +163,7 @@ impl<H: Host> IoLock<H> {
     #[inline(never)]
     fn wait_in_queue<E>(&self, look: &impl Fn() -> Result<Option<Nanos>, E>) -> Result<Got, Denied<E>> {
         let mut wait = Wait::begin();
-        let record =
-            Node::new(Record { waiter: UnsafeCell::new(wait.waiter()), handed: UnsafeCell::new(false) });
+        let record = Record::of(&wait);
         let node = NonNull::from(&record);
         let mut waiters = self.waiters.lock();
         let mut again = false;
@@ -308,10 +313,9 @@ impl<H: Host> IoLock<H> {
         let stands = Stands { hook: StandingHook::new(Stands::<H>::give_up), io_lock: self, users };
         // Relaxed: as in `note_holder`. One hook releases the lock, and no more than one.
         g.on_abandon.store(std::ptr::null_mut(), Relaxed);
-        let hook = (&raw const stands).cast();
-        // SAFETY: the hook is the first field of a `Stands`, as `Stands::give_up` expects; `_ends` takes it back.
-        unsafe { StandingHook::note(hook) };
-        let _ends = StandEnds { io_lock: self, g, hook };
+        let _holds_again = HoldsAgain { io_lock: self, g };
+        // SAFETY: the hook is the first field of a `Stands`, as `Stands::give_up` expects; `stands` is dropped later.
+        let _noted = unsafe { StandingHook::note_here((&raw const stands).cast()) };
         f()
     }
 
@@ -332,8 +336,7 @@ impl<H: Host> IoLock<H> {
     /// and fenced, before.
     pub(crate) fn wait_idle(&self) {
         let mut wait = Wait::begin();
-        let record =
-            Node::new(Record { waiter: UnsafeCell::new(wait.waiter()), handed: UnsafeCell::new(false) });
+        let record = Record::of(&wait);
         let mut waiters = self.waiters.lock();
         loop {
             // Acquire: what was done in the last system call: partners `pass` and `hand_over`.
@@ -408,16 +411,13 @@ impl<H: Host> Stands<'_, H> {
 }
 
 /// The return, or the unwind, from the program's function.
-struct StandEnds<'a, H: Host> {
+struct HoldsAgain<'a, H: Host> {
     io_lock: &'a IoLock<H>,
     g: GRef<H>,
-    hook: *const StandingHook,
 }
 
-impl<H: Host> Drop for StandEnds<'_, H> {
+impl<H: Host> Drop for HoldsAgain<'_, H> {
     fn drop(&mut self) {
-        // SAFETY: `apart` has noted the hook, and its frame still has the value.
-        unsafe { StandingHook::take_back(self.hook) };
         self.io_lock.note_holder(self.g);
     }
 }

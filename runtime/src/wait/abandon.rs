@@ -89,6 +89,16 @@ impl StandingHook {
         }
     }
 
+    /// Does the same as `note`; the drop of the result takes the hook back.
+    ///
+    /// # Safety
+    /// As `note`. The value still lives when the result is dropped.
+    pub(crate) unsafe fn note_here(this: *const Self) -> NotedHere {
+        // SAFETY: by this function's contract.
+        unsafe { Self::note(this) };
+        NotedHere(this)
+    }
+
     /// Takes the hook out: the caller, which has set it, releases the value itself.
     ///
     /// # Safety
@@ -152,5 +162,15 @@ impl StandingHook {
                 at = it.next.get();
             }
         }
+    }
+}
+
+/// A hook that stands as long as this value lives.
+pub(crate) struct NotedHere(*const StandingHook);
+
+impl Drop for NotedHere {
+    fn drop(&mut self) {
+        // SAFETY: by the contract of `note_here`.
+        unsafe { StandingHook::take_back(self.0) };
     }
 }

@@ -27,13 +27,6 @@ fn buffer() -> &'static Mutex<BufReader<Unbuffered>> {
 /// Locks the input for `read`. A goroutine that its runtime leaves behind while it waits for input in `read` gives the lock up;
 /// the bytes that it has taken are lost.
 fn with_the_input<R>(read: impl FnOnce(&mut StdinLock<'static>) -> R) -> R {
-    struct TakesBack<'a>(&'a StandingHook);
-    impl Drop for TakesBack<'_> {
-        fn drop(&mut self) {
-            // SAFETY: the hook was noted below, and still lives.
-            unsafe { StandingHook::take_back(self.0) };
-        }
-    }
     unsafe fn give_up(_hook: *const AbandonHook) {
         // SAFETY: the goroutine has locked the buffer, and never runs again. The `BufReader` has no bytes during a read, and is
         // whole.
@@ -41,10 +34,8 @@ fn with_the_input<R>(read: impl FnOnce(&mut StdinLock<'static>) -> R) -> R {
     }
     let mut input = stdin().lock();
     let hook = StandingHook::new(give_up);
-    // SAFETY: `give_up` expects nothing behind the hook. The hook stays where it is until `_takes_back` takes it back, before
-    // the lock is given back.
-    unsafe { StandingHook::note(&raw const hook) };
-    let _takes_back = TakesBack(&hook);
+    // SAFETY: `give_up` expects nothing behind the hook, which stays where it is, and is dropped later.
+    let _noted = unsafe { StandingHook::note_here(&raw const hook) };
     read(&mut input)
 }
 
