@@ -160,6 +160,8 @@ fn an_end_has_the_limits_of_its_direction() {
             writer.set_write_timeout(None).unwrap();
             reader.set_deadline(Some(Instant::now())).unwrap();
             assert_eq!(reader.read(&mut [0]).unwrap_err().kind(), ErrorKind::TimedOut);
+            // A read into no room asks for nothing.
+            assert_eq!(reader.read(&mut []).unwrap(), 0);
             reader.set_deadline(None).unwrap();
             assert!(reader.read(&mut vec![0; 1 << 20]).unwrap() > 1);
             writer.set_deadline(Some(Instant::now())).unwrap();

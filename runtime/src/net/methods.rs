@@ -264,10 +264,9 @@ macro_rules! incoming {
     };
 }
 
-/// Implements `Read` for the reference, and by means of that for the value. `$run` is the socket's method for such a read, with
-/// its first argument; `$read` and `$read_vectored` make the system calls.
+/// Implements `Read` for the reference, and by means of that for the value. `$read` and `$read_vectored` make the system calls.
 macro_rules! reads {
-    ($name:ident, $run:ident $(($short:expr))?, $read:expr, $read_vectored:expr) => {
+    ($name:ident, $read:expr, $read_vectored:expr) => {
         impl std::io::Read for &$name {
             /// Blocks the goroutine, or the plain thread, until there is data or the end of the stream; at most until the
             /// read deadline or timeout.
@@ -276,9 +275,7 @@ macro_rules! reads {
             /// When the wait is ended from outside, except by a context, which gives an error here; see
             /// [`migration`](crate::migration#what-may-unwind).
             fn read(&mut self, buf: &mut [u8]) -> std::io::Result<usize> {
-                crate::net::methods::with_a_frame(
-                    self.0.$run($($short,)? buf.len(), |stream| $read(stream, buf)),
-                )
+                crate::net::methods::with_a_frame(self.0.run_read(buf.len(), |stream| $read(stream, buf)))
             }
 
             /// Blocks the goroutine, or the plain thread, as [`read`](std::io::Read::read).
@@ -288,9 +285,7 @@ macro_rules! reads {
             /// [`migration`](crate::migration#what-may-unwind).
             fn read_vectored(&mut self, bufs: &mut [std::io::IoSliceMut<'_>]) -> std::io::Result<usize> {
                 let len = crate::net::sys::len_of_call(bufs);
-                crate::net::methods::with_a_frame(
-                    self.0.$run($($short,)? len, |stream| $read_vectored(stream, bufs)),
-                )
+                crate::net::methods::with_a_frame(self.0.run_read(len, |stream| $read_vectored(stream, bufs)))
             }
         }
 
@@ -353,10 +348,10 @@ macro_rules! writes {
     };
 }
 
-/// Implements the polls of a stream. `$poll` is the socket's method for such a read; `$read`, into bytes that may be
-/// uninitialised, `$read_vectored`, `$send` and `$send_vectored` make the system calls.
+/// Implements the polls of a stream. `$recv`, into bytes that may be uninitialised, `$recv_vectored`, `$send` and
+/// `$send_vectored` make the system calls.
 macro_rules! stream_polls {
-    ($name:ident, $poll:ident, $read:expr, $read_vectored:expr, $send:expr, $send_vectored:expr) => {
+    ($name:ident, $recv:expr, $recv_vectored:expr, $send:expr, $send_vectored:expr) => {
         impl $name {
             /// Reads the bytes that have come into `buf`, or has the task woken when there may be some: for a future's `poll`.
             /// Zero bytes are the end of the stream. Never blocks; the deadlines and timeouts of the socket are for calls that
@@ -426,7 +421,7 @@ macro_rules! stream_polls {
                 cx: &mut std::task::Context<'_>,
                 buf: &mut [std::mem::MaybeUninit<u8>],
             ) -> std::task::Poll<std::io::Result<usize>> {
-                self.0.$poll(cx, buf.len(), |stream| $read(stream, buf))
+                self.0.poll_read(cx, buf.len(), |stream| $recv(stream, buf))
             }
 
             /// Does the same as [`poll_read`](Self::poll_read), into several buffers, one after the other.
@@ -439,7 +434,7 @@ macro_rules! stream_polls {
                 bufs: &mut [std::io::IoSliceMut<'_>],
             ) -> std::task::Poll<std::io::Result<usize>> {
                 let len = crate::net::sys::len_of_call(bufs);
-                self.0.$poll(cx, len, |stream| $read_vectored(stream, bufs))
+                self.0.poll_read(cx, len, |stream| $recv_vectored(stream, bufs))
             }
 
             /// Writes `buf`, or the part for which there is room, or has the task woken when there may be room; otherwise as

@@ -88,15 +88,6 @@ use registry::{Registration, Watch};
 /// Waits in line to look a name up, for an operation on a socket.
 pub(crate) type WaitsForName<'a> = &'a dyn Fn(WaitInLine<'_>) -> io::Result<()>;
 
-/// Whether a short read of this kind of socket says that the socket is empty.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) enum ShortRead {
-    /// A short read has drained the socket: a stream.
-    Drained,
-    /// A short read says nothing: a listener, a datagram socket.
-    Unknown,
-}
-
 /// What is known of what a read has left in the socket.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Rest {
@@ -104,6 +95,14 @@ pub(crate) enum Rest {
     AsTold,
     /// There may be more behind a short read.
     Unknown,
+}
+
+impl Rest {
+    /// Returns the outcome of a read that has left this.
+    #[inline(always)]
+    pub(crate) fn after(self, read: io::Result<usize>) -> io::Result<(usize, Rest)> {
+        read.map(|got| (got, self))
+    }
 }
 
 struct Lane {
@@ -552,37 +551,8 @@ impl<S: AsFd> Socket<S> {
         self.operate_unannounced(begun, || call(&self.inner))
     }
 
-    /// Does the same as `run`, for a read into `len` bytes.
+    /// Does the same as `run`, for a read from a stream into `len` bytes.
     pub(crate) fn run_read(
-        &self,
-        kind: ShortRead,
-        len: usize,
-        mut call: impl FnMut(&S) -> io::Result<usize>,
-    ) -> io::Result<usize> {
-        if len == 0 && kind == ShortRead::Drained {
-            return self.read_nothing();
-        }
-        let begun = self.read.limit.begin();
-        mutant!(SocketFullReadDrains: let len = len + 1);
-        let drains = |&got: &usize| kind == ShortRead::Drained && self.is_short(got, len);
-        self.operate((Direction::Read, begun), || call(&self.inner), drains)
-    }
-
-    /// Returns `true` if a read from a stream, of `got` bytes into `len`, says that nothing is left. Zero bytes are the end of
-    /// the stream, and all later reads return zero as well.
-    #[inline(always)]
-    fn is_short(&self, got: usize, len: usize) -> bool {
-        got > 0 && got < len && !self.foreign
-    }
-
-    /// A read of zero bytes from a stream, which makes no system call and never waits.
-    fn read_nothing(&self) -> io::Result<usize> {
-        if self.users.is_closed() { Err(closed()) } else { Ok(0) }
-    }
-
-    /// Does the same as `run_read` of a stream, for a call whose second value says whether the kernel may have ended the read
-    /// short although more is there.
-    pub(crate) fn run_read_of_messages(
         &self,
         len: usize,
         mut call: impl FnMut(&S) -> io::Result<(usize, Rest)>,
@@ -591,8 +561,21 @@ impl<S: AsFd> Socket<S> {
             return self.read_nothing();
         }
         let begun = self.read.limit.begin();
-        let drains = |&(got, rest): &(usize, Rest)| rest == Rest::AsTold && self.is_short(got, len);
+        mutant!(SocketFullReadDrains: let len = len + 1);
+        let drains = |&read: &(usize, Rest)| self.is_drained(read, len);
         self.operate((Direction::Read, begun), || call(&self.inner), drains).map(|(got, _)| got)
+    }
+
+    /// Returns `true` if a read from a stream, of `got` bytes into `len`, says that nothing is left. Zero bytes are the end of
+    /// the stream, and all later reads return zero as well.
+    #[inline(always)]
+    fn is_drained(&self, (got, rest): (usize, Rest), len: usize) -> bool {
+        rest == Rest::AsTold && got > 0 && got < len && !self.foreign
+    }
+
+    /// A read of zero bytes from a stream, which makes no system call and never waits.
+    fn read_nothing(&self) -> io::Result<usize> {
+        if self.users.is_closed() { Err(closed()) } else { Ok(0) }
     }
 }
 

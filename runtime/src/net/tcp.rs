@@ -5,7 +5,7 @@ use crate::net::desc::Direction;
 use crate::net::limit;
 use crate::net::lookup;
 use crate::net::methods::{ip_options, limits, reads, stream_polls, with_a_frame, writes};
-use crate::net::socket::{ShortRead, Socket};
+use crate::net::socket::{Rest, Socket};
 use crate::net::sys;
 use crate::net::traits::socket_traits;
 use crate::os::io::copy::{copy_end, duplex_end};
@@ -237,9 +237,8 @@ limits!(TcpStream);
 ip_options!(TcpStream);
 reads!(
     TcpStream,
-    run_read(ShortRead::Drained),
-    |mut stream: &net::TcpStream, buf| stream.read(buf),
-    |mut stream: &net::TcpStream, bufs| stream.read_vectored(bufs)
+    |mut stream: &net::TcpStream, buf| Rest::AsTold.after(stream.read(buf)),
+    |mut stream: &net::TcpStream, bufs| Rest::AsTold.after(stream.read_vectored(bufs))
 );
 writes!(
     TcpStream,
@@ -249,14 +248,13 @@ writes!(
 );
 stream_polls!(
     TcpStream,
-    poll_read,
-    |stream: &net::TcpStream, buf| sys::recv(stream.as_fd(), buf),
-    |mut stream: &net::TcpStream, bufs| io::Read::read_vectored(&mut stream, bufs),
+    |stream: &net::TcpStream, buf| Rest::AsTold.after(sys::recv(stream.as_fd(), buf)),
+    |mut stream: &net::TcpStream, bufs| Rest::AsTold.after(io::Read::read_vectored(&mut stream, bufs)),
     |mut stream: &net::TcpStream, buf| io::Write::write(&mut stream, buf),
     |stream: &net::TcpStream, bufs| sys::send_vectored(stream.as_fd(), bufs)
 );
 socket_traits!(TcpStream, net::TcpStream, sys::is_tcp);
-copy_end!(TcpStream, Socket, Drained: Source Sink);
+copy_end!(TcpStream, Socket, AsTold: Source Sink);
 duplex_end!(TcpStream, |socket| sys::has_ended_writes(socket.as_fd()), |socket| Ok(sys::is_over(
     socket.as_fd()
 )? && socket

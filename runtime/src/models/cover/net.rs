@@ -5,7 +5,7 @@ use crate::g::list::GList;
 use crate::host::{Active, Clock};
 use crate::net::desc::{Direction, PollDesc as Desc, Waited};
 use crate::net::io_lock::{Holder, IoLock as Inner, socket_fence};
-use crate::net::socket::{ShortRead, Socket as Sock};
+use crate::net::socket::{Rest, Socket as Sock};
 use crate::wait::task::Carried;
 use crate::wait::waiter::Wait;
 use gmp_netpoll::Readiness;
@@ -147,7 +147,7 @@ impl Socket {
     /// # Errors
     /// Those of `call`, except `WouldBlock`.
     pub fn read(&self, len: usize, mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
-        self.0.run_read(ShortRead::Drained, len, |_| call())
+        self.0.run_read(len, |_| Rest::AsTold.after(call()))
     }
     /// Writes, by `call`.
     ///
@@ -163,7 +163,7 @@ impl Socket {
         len: usize,
         mut call: impl FnMut() -> io::Result<usize>,
     ) -> Poll<io::Result<usize>> {
-        self.0.poll_read(cx, len, |_| call())
+        self.0.poll_read(cx, len, |_| Rest::AsTold.after(call()))
     }
     /// One poll of a task for a write, by `call`.
     pub fn poll_write(

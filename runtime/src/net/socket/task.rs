@@ -58,25 +58,12 @@ impl<S: AsFd> Socket<S> {
         &self,
         cx: &mut Context<'_>,
         len: usize,
-        mut call: impl FnMut(&S) -> io::Result<usize>,
-    ) -> Poll<io::Result<usize>> {
-        if len == 0 {
-            return Poll::Ready(self.read_nothing());
-        }
-        self.poll_call(cx, Direction::Read, || call(&self.inner), |&got| self.is_short(got, len))
-    }
-
-    /// Does the same as `run_read_of_messages`.
-    pub(crate) fn poll_read_of_messages(
-        &self,
-        cx: &mut Context<'_>,
-        len: usize,
         mut call: impl FnMut(&S) -> io::Result<(usize, Rest)>,
     ) -> Poll<io::Result<usize>> {
         if len == 0 {
             return Poll::Ready(self.read_nothing());
         }
-        let drains = |&(got, rest): &(usize, Rest)| rest == Rest::AsTold && self.is_short(got, len);
+        let drains = |&read: &(usize, Rest)| self.is_drained(read, len);
         self.poll_call(cx, Direction::Read, || call(&self.inner), drains).map_ok(|(got, _)| got)
     }
 

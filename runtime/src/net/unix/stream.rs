@@ -243,7 +243,6 @@ error_option!(UnixStream);
 // messages stay apart, and which can only have been made outside, or accepted by such a listener.
 reads!(
     UnixStream,
-    run_read_of_messages,
     |stream: &net::UnixStream, buf: &mut [u8]| pass::read_vectored(
         stream.as_fd(),
         &mut [IoSliceMut::new(buf)]
@@ -257,7 +256,6 @@ writes!(
 );
 stream_polls!(
     UnixStream,
-    poll_read_of_messages,
     |stream: &net::UnixStream, buf| pass::read(stream.as_fd(), buf),
     |stream: &net::UnixStream, bufs| pass::read_vectored(stream.as_fd(), bufs),
     |stream: &net::UnixStream, buf| sys::send(stream.as_fd(), buf),

@@ -160,9 +160,8 @@ macro_rules! pipe_reads {
         }
         crate::net::methods::reads!(
             $name,
-            run_read(crate::net::socket::ShortRead::Unknown),
-            |pipe, buf| sys::read(AsFd::as_fd(pipe), buf),
-            |pipe, bufs| sys::read_vectored(AsFd::as_fd(pipe), bufs)
+            |pipe, buf| crate::net::socket::Rest::Unknown.after(sys::read(AsFd::as_fd(pipe), buf)),
+            |pipe, bufs| crate::net::socket::Rest::Unknown.after(sys::read_vectored(AsFd::as_fd(pipe), bufs))
         );
     };
 }

@@ -83,7 +83,7 @@ pub mod sealed {
 
 /// Implements the traits of an end for a type around a `Socket`.
 macro_rules! copy_end {
-    ($name:ident, $form:ident, $short:ident: $($role:ident)*) => {
+    ($name:ident, $form:ident, $rest:ident: $($role:ident)*) => {
         impl crate::os::io::copy::end::End for $name {
             fn form(&self) -> crate::os::io::copy::end::Form {
                 crate::os::io::copy::end::Form::$form
@@ -94,9 +94,11 @@ macro_rules! copy_end {
                 len: Option<usize>,
                 call: &mut crate::os::io::copy::end::Call<'_>,
             ) -> std::io::Result<usize> {
-                let call = |inner: &_| call(std::os::fd::AsFd::as_fd(inner));
+                let mut call = |inner: &_| call(std::os::fd::AsFd::as_fd(inner));
                 match len {
-                    Some(len) => self.0.run_read(crate::net::socket::ShortRead::$short, len, call),
+                    Some(len) => {
+                        self.0.run_read(len, |inner| crate::net::socket::Rest::$rest.after(call(inner)))
+                    }
                     None => self.0.run(crate::net::desc::Direction::Read, call),
                 }
             }
