@@ -1,6 +1,7 @@
 //! One operation on a socket: under the I/O lock of its direction the caller makes the system call, and waits each time the
 //! call would block. The protocol is in `net/socket.rs`.
 
+use super::registry::Marks;
 use super::{Lane, Socket};
 use crate::context::interrupted;
 use crate::host::{Active, Clock};
@@ -121,6 +122,11 @@ impl<'s, S: AsFd> Operation<'s, S> {
         self.socket.look(self.lane, self.begun)
     }
 
+    /// Does the same as `look`, for a wait that ends at `end` at the latest.
+    fn look_until(&self, end: Nanos) -> io::Result<Nanos> {
+        Ok(self.look()?.map_or(end, |until| until.min(end)))
+    }
+
     /// Whether the operation on a drained socket may wait before its system call.
     #[inline(always)]
     fn may_wait_first(&self) -> bool {
@@ -155,23 +161,20 @@ impl<'s, S: AsFd> Operation<'s, S> {
 
     /// Waits until `end`, whatever events come, or until the operation has to call `look` again.
     fn pause(&mut self, end: Nanos) -> io::Result<()> {
-        let bounded = |until: Option<Nanos>| until.map_or(end, |until| until.min(end));
-        let Some(sched) = self.sched else {
-            return self.pause_thread(end, bounded);
-        };
+        let Some(sched) = self.sched else { return self.pause_thread(end) };
         let desc = self.register(sched)?;
         while Active::now() < end {
             self.look()?;
             desc.clear(self.direction);
-            self.park(desc, || self.look().ok().map(|until| Some(bounded(until))))?;
+            self.park(desc, || Some(Some(self.look_until(end).ok()?)))?;
         }
         Ok(())
     }
 
     /// Does the same as `pause`, for a plain thread.
-    fn pause_thread(&self, end: Nanos, bounded: impl Fn(Option<Nanos>) -> Nanos) -> io::Result<()> {
+    fn pause_thread(&self, end: Nanos) -> io::Result<()> {
         early(self.lane.wake_fd.wait(None, 0, || match Active::now() < end {
-            true => Ok(Some(bounded(self.look()?))),
+            true => Ok(Some(self.look_until(end)?)),
             false => Err(io::ErrorKind::WouldBlock.into()),
         }))
     }
@@ -182,7 +185,7 @@ impl<'s, S: AsFd> Operation<'s, S> {
         let desc = match self.desc {
             Some(desc) => desc,
             // When a descriptor is added, the kernel reports events that are ready already.
-            None => *self.desc.insert(self.socket.register(sched, self.direction)?),
+            None => *self.desc.insert(self.socket.register(sched, self.direction, Marks::No)?.0),
         };
         if self.direction == Direction::Write && !desc.watches_writes() {
             mutant!(SocketWatchesReadsAlone: return Ok(desc));
@@ -214,7 +217,7 @@ impl<'s, S: AsFd> Operation<'s, S> {
         let mut again = None;
         if let Some(pause) = self.pause {
             let end = Active::after(pause);
-            self.pause_thread(end, |until| until.map_or(end, |until| until.min(end)))?;
+            self.pause_thread(end)?;
             again = Some((pause, Active::after(SHORTEST_PAUSE)));
         }
         let events = sys::events(self.direction);

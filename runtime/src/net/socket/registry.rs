@@ -70,18 +70,9 @@ impl<S: AsFd> Socket<S> {
     }
 
     /// Registers the descriptor in the runtime's poller, for the caller's direction at least. The caller holds that
-    /// direction's I/O lock and does not rest, or is a user of the descriptor, so the descriptor stays open.
+    /// direction's I/O lock and does not rest, or is a user of the descriptor, so the descriptor stays open. With `Marks::Yes`
+    /// each event is marked for tasks from then on.
     pub(super) fn register(
-        &self,
-        sched: &Sched<Active>,
-        direction: Direction,
-    ) -> io::Result<&PollDesc<Active>> {
-        self.register_for(sched, direction, Marks::No).map(|(desc, _)| desc)
-    }
-
-    /// Does the same as `register`. Also returns whether this call has registered the descriptor; with `Marks::Yes` each event
-    /// is marked for tasks from then on.
-    pub(super) fn register_for(
         &self,
         sched: &Sched<Active>,
         direction: Direction,

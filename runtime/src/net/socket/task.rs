@@ -83,26 +83,13 @@ impl<S: AsFd> Socket<S> {
         };
         let (mut home, mut desc) = self.home();
         loop {
+            let begun = desc.map_or(Begun::Unmarked, |desc| desc.begin_task(direction));
             // Without a mark there is no turn, and the call says nothing about later ones.
-            let (turn, calls) = match desc.map_or(Begun::Unmarked, |desc| desc.begin_task(direction)) {
-                Begun::Unmarked => (None, true),
-                Begun::Call(turn) => (Some(turn), true),
-                Begun::Wait(turn) => (Some(turn), false),
-                Begun::Over => {
-                    (home, desc) = match home {
-                        Home::Goroutine(_) => match call() {
-                            Err(refused) if refused.kind() == io::ErrorKind::Interrupted => continue,
-                            Err(refused) if refused.kind() == io::ErrorKind::WouldBlock => {
-                                return Poll::Ready(Err(has_ended()));
-                            }
-                            outcome => return Poll::Ready(outcome),
-                        },
-                        Home::Thread(_) => self.home(),
-                    };
-                    continue;
-                }
+            let turn = match begun {
+                Begun::Call(turn) | Begun::Wait(turn) => Some(turn),
+                Begun::Unmarked | Begun::Over => None,
             };
-            if calls {
+            if !matches!(begun, Begun::Wait(_)) {
                 match call() {
                     Ok(done) => {
                         if let (Some(desc), Some(turn)) = (desc, turn)
@@ -117,17 +104,20 @@ impl<S: AsFd> Socket<S> {
                     Err(refused) => return Poll::Ready(Err(refused)),
                 }
             }
-            let told = self.told_by(&home, desc, (direction, turn));
-            let (at, turn) = match told {
-                Ok(Told { desc: at, turn: Some(turn) }) => (at, turn),
-                Ok(Told { desc: at, turn: None }) => {
-                    desc = Some(at);
-                    continue;
+            if begun == Begun::Over {
+                if let Home::Goroutine(_) = home {
+                    return Poll::Ready(Err(has_ended()));
                 }
+                (home, desc) = self.home();
+                continue;
+            }
+            let told = match self.told_by(&home, desc, (direction, turn)) {
+                Ok(told) => told,
                 Err(refused) => return Poll::Ready(Err(refused)),
             };
-            desc = Some(at);
-            match at.wait_as_task(direction, cx.waker(), turn, &mut old) {
+            desc = Some(told.desc);
+            let Some(turn) = told.turn else { continue };
+            match told.desc.wait_as_task(direction, cx.waker(), turn, &mut old) {
                 Kept::Pending => return Poll::Pending,
                 Kept::Again | Kept::Over => {}
             }
@@ -159,7 +149,7 @@ impl<S: AsFd> Socket<S> {
             sched.descs.note_task();
         }
         let Some(desc) = desc else {
-            let (desc, fresh) = self.register_for(sched, direction, Marks::Yes)?;
+            let (desc, fresh) = self.register(sched, direction, Marks::Yes)?;
             // The call would block, and an event must come for the task: X3 of `net/socket.rs`.
             let is_told =
                 fresh == Fresh::Yes && !self.lane(direction).has_ended().unless(TaskMissesTheShutdown);
