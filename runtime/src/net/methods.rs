@@ -235,7 +235,7 @@ macro_rules! incoming {
                 // Asked here because a context ends `accept` only where that waits, and under load it always finds a
                 // connection. The first step under a context that is done returns the error, and the next step the end: the
                 // first may have had a context of its own.
-                let canceled = crate::net::canceled_here();
+                let canceled = crate::net::check_contexts().err();
                 self.ended |= self.canceled && canceled.is_some();
                 if self.ended {
                     return None;

@@ -101,9 +101,13 @@ pub fn is_closed(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|inner| inner.is::<Closed>())
 }
 
-/// Returns the error of a call that a context has ended, if the caller runs under a context that is done.
-pub(crate) fn canceled_here() -> Option<io::Error> {
-    first_done_here::<Active>().map(|done| interrupted::<Active>(Interrupt::Context(done)).into())
+/// Returns an error if a context under which the caller runs is done: for loops in which no call waits, or only in ways that a
+/// context does not end.
+pub(crate) fn check_contexts() -> io::Result<()> {
+    match first_done_here::<Active>() {
+        Some(done) => Err(interrupted::<Active>(Interrupt::Context(done)).into()),
+        None => Ok(()),
+    }
 }
 
 /// Returns `true` if a context has ended the call.

@@ -10,7 +10,7 @@
 
 use crate::host::{Active, Clock, Threads};
 use crate::net::io_lock::socket_fence;
-use crate::net::{canceled_here, sys};
+use crate::net::{check_contexts, sys};
 use crate::prim::{AtomicU32, Relaxed};
 use gmp_timers::Nanos;
 use std::io;
@@ -70,9 +70,7 @@ impl WakeFd {
         socket_fence();
         loop {
             let mut until = look()?;
-            if let Some(canceled) = canceled_here() {
-                return Err(canceled);
-            }
+            check_contexts()?;
             if wake_fd.is_none() || !Active::thread_frame().is_null() {
                 let next_poll = Active::after(POLL_INTERVAL);
                 until = Some(until.map_or(next_poll, |until| until.min(next_poll)));

@@ -11,7 +11,6 @@ pub use bidirectional::{BidirectionalError, copy_bidirectional};
 pub use end::{Duplex, Sink, Source};
 pub(crate) use end::{copy_end, duplex_end};
 pub use error::CopyError;
-pub(in crate::os) use relay::look;
 
 use crate::net::methods::with_a_frame;
 

@@ -10,11 +10,11 @@
 //! pipes. The set reports an event of a pipe once, so a pipe counts as ready from its event until it has nothing to read.
 
 use super::{ChildStderr, ChildStdout};
+use crate::net::check_contexts;
 use crate::net::desc::Direction;
 use crate::net::methods::with_a_frame;
 use crate::net::socket::Socket;
 use crate::net::sys;
-use crate::os::io::copy::look;
 use gmp_timers::Nanos;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
@@ -90,7 +90,7 @@ pub(super) fn read_both(stdout: ChildStdout, stderr: ChildStderr) -> io::Result<
     let mut part = vec![0; PART];
     loop {
         // If the child always has more output, the caller never waits.
-        look()?;
+        check_contexts()?;
         out.read(&mut part)?;
         err.read(&mut part)?;
         let now = [out.now, err.now];

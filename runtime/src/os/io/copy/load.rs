@@ -5,7 +5,6 @@ use super::moves::{self, Waits};
 use crate::net::sys;
 use std::io;
 use std::mem;
-use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -52,26 +51,12 @@ impl Drop for UnderWay {
 }
 
 /// A buffer; the drop puts it back.
-pub(super) struct Buffer(Box<[u8]>);
+pub(super) struct Buffer(pub(super) Box<[u8]>);
 
 impl Buffer {
     pub(super) fn take() -> Self {
         let kept = shelf().buffers.pop();
         Buffer(kept.unwrap_or_else(|| vec![0; BUFFER].into()))
-    }
-}
-
-impl Deref for Buffer {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl DerefMut for Buffer {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.0
     }
 }
 

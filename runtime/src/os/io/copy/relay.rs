@@ -24,7 +24,7 @@ use super::error::CopyError;
 use super::load::{BUFFER, Buffer, Pipe, UnderWay};
 use super::moves::{self, Waits};
 use crate::goroutine::blocking;
-use crate::net::{canceled_here, sys};
+use crate::net::{check_contexts, sys};
 use crate::os::fs::an_end_is_one;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -88,12 +88,14 @@ impl<'a> Relay<'a> {
     pub(super) fn run(mut self) -> Result<u64, CopyError> {
         self.give(&self.source.take_buffered(), None)?;
         loop {
+            check_contexts().map_err(|done| self.failed(done))?;
             let moved = match self.way {
                 Way::Ranges => self.range(),
+                Way::Refused => self.piece(),
                 _ if self.full < FULL => self.piece(),
+                _ if self.full == FULL && self.may_be_signalled() => Ok(Moved::Refused),
                 Way::SendFile => self.send_file(),
                 Way::Splice => self.splice(),
-                Way::Refused => self.piece(),
             }?;
             match moved {
                 Moved::Piece => {}
@@ -104,6 +106,11 @@ impl<'a> Relay<'a> {
                 }
             }
         }
+    }
+
+    /// Returns `true` if the kernel would send this process a signal when the sink has no peer.
+    fn may_be_signalled(&self) -> bool {
+        self.sink.form() == Form::Socket && !moves::sigpipe_is_ignored()
     }
 
     fn failed(&mut self, error: io::Error) -> CopyError {
@@ -123,11 +130,10 @@ impl<'a> Relay<'a> {
     /// Moves a piece through the buffer.
     fn piece(&mut self) -> Result<Moved, CopyError> {
         let (source, is_file) = (self.source, self.source.form() == Form::File);
-        look().map_err(|done| self.failed(done))?;
         let kept = &mut self.buffer;
         let got = source.read(Some(BUFFER), &mut |fd| {
             let mut buffer = kept.take().unwrap_or_else(Buffer::take);
-            let got = if is_file { read_file(fd, &mut buffer) } else { sys::read(fd, &mut buffer) };
+            let got = if is_file { read_file(fd, &mut buffer.0) } else { sys::read(fd, &mut buffer.0) };
             // A read that has to wait puts its buffer back.
             if got.is_ok() {
                 *kept = Some(buffer);
@@ -136,8 +142,8 @@ impl<'a> Relay<'a> {
         });
         let got = got.map_err(|failed| self.failed(failed))?;
         let Some(buffer) = self.buffer.take().filter(|_| got > 0) else { return Ok(Moved::End) };
-        self.give(&buffer[..got], None)?;
-        let whole = got == buffer.len();
+        self.give(&buffer.0[..got], None)?;
+        let whole = got == buffer.0.len();
         if whole || is_file {
             self.buffer = Some(buffer);
         }
@@ -174,7 +180,6 @@ impl<'a> Relay<'a> {
 
     /// Moves a piece from file to file.
     fn range(&mut self) -> Result<Moved, CopyError> {
-        look().map_err(|done| self.failed(done))?;
         let (source, sink) = (self.source, self.sink);
         let copied = source
             .read(None, &mut |from| sink.write(&mut |to| blocking(|| moves::copy_range(from, to, RANGE))));
@@ -193,11 +198,7 @@ impl<'a> Relay<'a> {
 
     /// Moves a piece from a file to a socket or pipe.
     fn send_file(&mut self) -> Result<Moved, CopyError> {
-        look().map_err(|done| self.failed(done))?;
         self.buffer = None;
-        if self.sink.form() == Form::Socket && self.full == FULL && !moves::sigpipe_is_ignored() {
-            return Ok(Moved::Refused);
-        }
         let source = self.source;
         let sent = self.sink.write(&mut |to| {
             // This look refuses a socket that came as a file, whose `EAGAIN` would be taken for the sink's.
@@ -219,11 +220,7 @@ impl<'a> Relay<'a> {
 
     /// Moves a piece through a pipe.
     fn splice(&mut self) -> Result<Moved, CopyError> {
-        look().map_err(|done| self.failed(done))?;
         self.buffer = None;
-        if self.sink.form() == Form::Socket && self.full == FULL && !moves::sigpipe_is_ignored() {
-            return Ok(Moved::Refused);
-        }
         let (source, is_socket) = (self.source, self.source.form() == Form::Socket);
         let (kept, mut is_refused, mut is_urgent) = (&mut self.pipe, false, false);
         let got = source.read(None, &mut |fd| {
@@ -290,9 +287,9 @@ impl<'a> Relay<'a> {
     fn unload(&mut self, pipe: &mut Pipe) -> Result<Moved, CopyError> {
         let mut buffer = Buffer::take();
         loop {
-            match pipe.read(&mut buffer) {
+            match pipe.read(&mut buffer.0) {
                 Ok(0) => return Ok(Moved::Refused),
-                Ok(got) => self.give(&buffer[..got], Some(pipe))?,
+                Ok(got) => self.give(&buffer.0[..got], Some(pipe))?,
                 Err(failed) => return Err(self.failed(failed)),
             }
         }
@@ -313,10 +310,4 @@ fn read_file(file: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
         Ok(0) if !an_end_is_one() => blocking(|| sys::read(file, buf)),
         got => got,
     }
-}
-
-/// Returns an error if a context under which the caller runs is done: a wait in a file does not report that, and if there is
-/// always something to read, no call waits.
-pub(in crate::os) fn look() -> io::Result<()> {
-    canceled_here().map_or(Ok(()), Err)
 }
