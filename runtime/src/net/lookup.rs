@@ -106,10 +106,7 @@ pub(crate) fn resolve<A: ToSocketAddrs>(addr: &A) -> io::Result<A::Iter> {
 /// # Errors
 /// As `resolve`; `TimedOut` after `until`.
 pub(crate) fn resolve_until<A: ToSocketAddrs>(addr: &A, until: Option<Nanos>) -> io::Result<A::Iter> {
-    if !may_be_a_name::<A>() || is_literal(addr) {
-        return addr.to_socket_addrs();
-    }
-    if until.is_some_and(|until| until <= Active::now()) {
+    if until.is_some_and(|until| until <= Active::now()) && is_a_name(addr) {
         return Err(timed_out());
     }
     resolve_behind(addr, |wait| wait(until))
@@ -144,15 +141,17 @@ pub(crate) fn resolve_behind<A: ToSocketAddrs>(
     addr: &A,
     waits: impl FnOnce(WaitInLine<'_>) -> io::Result<()>,
 ) -> io::Result<A::Iter> {
-    if !may_be_a_name::<A>() || is_literal(addr) {
-        return addr.to_socket_addrs();
-    }
     match Sched::<Active>::current() {
-        Some(sched) => {
+        Some(sched) if is_a_name(addr) => {
             sched.lines.lookups.call_behind(waits, |_turn| with_room(sched, || addr.to_socket_addrs()))
         }
-        None => addr.to_socket_addrs(),
+        _ => addr.to_socket_addrs(),
     }
+}
+
+/// Returns `true` if `addr` may have to be looked up.
+fn is_a_name<A: ToSocketAddrs>(addr: &A) -> bool {
+    may_be_a_name::<A>() && !is_literal(addr)
 }
 
 /// Calls `look_up` on a stack that has room enough for it. The caller is a goroutine of `sched`.

@@ -16,8 +16,8 @@ pub(crate) fn with_a_frame<T>(result: T) -> T {
 macro_rules! closes {
     ([$($of:tt)*] $name:ty, $what:literal, $($then:literal),+) => {
         impl<$($of)*> $name {
-            #[doc = concat!("Closes ", $what, ". Every call that waits to read or write, on any goroutine or thread, and")]
-            /// every later call returns an error for which [`is_closed`](crate::net::is_closed) returns `true`.
+            #[doc = concat!("Closes ", $what, ". Every call that waits, on any goroutine or thread, and every later call returns")]
+            /// an error for which [`is_closed`](crate::net::is_closed) returns `true`.
             $(#[doc = $then])+
             ///
             /// # Unwinds
@@ -150,26 +150,35 @@ macro_rules! error_option {
     };
 }
 
+/// Implements the getter and the setter of each option.
+macro_rules! options {
+    ($name:ident: $($option:literal: $get:ident $set:ident $of:ty),+ $(,)?) => {
+        impl $name {
+            $(
+                #[doc = concat!("Returns the value of `", $option, "`.")]
+                ///
+                /// # Errors
+                /// As with std.
+                pub fn $get(&self) -> std::io::Result<$of> {
+                    self.0.with(|socket| socket.$get())
+                }
+
+                #[doc = concat!("Sets `", $option, "`.")]
+                ///
+                /// # Errors
+                /// As with std.
+                pub fn $set(&self, value: $of) -> std::io::Result<()> {
+                    self.0.with(|socket| socket.$set(value))
+                }
+            )+
+        }
+    };
+}
+
 /// Implements the options that an IP socket has whether it listens, is connected, or neither.
 macro_rules! ip_options {
     ($name:ident) => {
-        impl $name {
-            /// Returns the value of `IP_TTL`.
-            ///
-            /// # Errors
-            /// As with std.
-            pub fn ttl(&self) -> std::io::Result<u32> {
-                self.0.with(|socket| socket.ttl())
-            }
-
-            /// Sets `IP_TTL`.
-            ///
-            /// # Errors
-            /// As with std.
-            pub fn set_ttl(&self, ttl: u32) -> std::io::Result<()> {
-                self.0.with(|socket| socket.set_ttl(ttl))
-            }
-        }
+        crate::net::methods::options!($name: "IP_TTL": ttl set_ttl u32);
         crate::net::methods::error_option!($name);
     };
 }
@@ -478,6 +487,6 @@ macro_rules! pair_for_docs {
 }
 
 pub(crate) use {
-    both_limits, closes, error_option, incoming, ip_options, limits, listens, pair_for_docs, read_limits,
-    reads, stream_polls, write_limits, writes,
+    both_limits, closes, error_option, incoming, ip_options, limits, listens, options, pair_for_docs,
+    read_limits, reads, stream_polls, write_limits, writes,
 };

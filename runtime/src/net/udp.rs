@@ -2,7 +2,7 @@
 
 use crate::net::desc::Direction;
 use crate::net::lookup;
-use crate::net::methods::{ip_options, limits, with_a_frame};
+use crate::net::methods::{ip_options, limits, options, with_a_frame};
 use crate::net::socket::{Socket, WaitsForName};
 use crate::net::traits::socket_traits;
 use std::io;
@@ -308,32 +308,8 @@ fn nobody() -> io::Result<(usize, SocketAddr)> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, why))
 }
 
-/// Implements the getter and the setter of each option.
-macro_rules! options {
-    ($($option:literal: $get:ident $set:ident $of:ty),+ $(,)?) => {
-        impl UdpSocket {
-            $(
-                #[doc = concat!("Returns the value of `", $option, "`.")]
-                ///
-                /// # Errors
-                /// As with std.
-                pub fn $get(&self) -> io::Result<$of> {
-                    self.0.with(|socket| socket.$get())
-                }
-
-                #[doc = concat!("Sets `", $option, "`.")]
-                ///
-                /// # Errors
-                /// As with std.
-                pub fn $set(&self, value: $of) -> io::Result<()> {
-                    self.0.with(|socket| socket.$set(value))
-                }
-            )+
-        }
-    };
-}
-
 options! {
+    UdpSocket:
     "SO_BROADCAST": broadcast set_broadcast bool,
     "IP_MULTICAST_LOOP": multicast_loop_v4 set_multicast_loop_v4 bool,
     "IP_MULTICAST_TTL": multicast_ttl_v4 set_multicast_ttl_v4 u32,

@@ -2,7 +2,7 @@
 
 use super::{SocketAddr, UnixStream};
 use crate::net::desc::Direction;
-use crate::net::methods::{error_option, incoming, listens, with_a_frame};
+use crate::net::methods::{closes, error_option, incoming, listens, with_a_frame};
 use crate::net::socket::Socket;
 use crate::net::sys;
 use crate::net::traits::socket_traits;
@@ -109,22 +109,14 @@ impl UnixListener {
         let accepted = self.0.poll_receive(cx, |listener| super::accept(listener.as_fd()), shut_down);
         accepted.map_ok(|(stream, addr)| (UnixStream(Socket::of_accepted(&self.0, stream)), addr))
     }
-
-    /// Closes the listener. Every call that waits in [`accept`](Self::accept), on any goroutine or thread, and every
-    /// later call returns an error for which [`is_closed`](crate::net::is_closed) returns `true`. Connections in the
-    /// kernel's queue are reset. A [`try_clone`](Self::try_clone) lives on. Blocks the goroutine, or the plain
-    /// thread, until system calls of other goroutines on this listener have returned; then the descriptor's number is
-    /// free, unless the descriptor was lent out by `AsFd`. The file of the address stays.
-    ///
-    /// # Unwinds
-    /// Never: an interrupt does not end the wait.
-    ///
-    /// # Errors
-    /// If the socket was closed before, as every call on a closed socket: one of several calls returns `Ok`.
-    pub fn close(&self) -> io::Result<()> {
-        self.0.close()
-    }
 }
+
+closes!(
+    [] UnixListener, "the listener",
+    "Connections in the kernel's queue are reset. A [`try_clone`](Self::try_clone) lives on. Blocks the goroutine, or the plain",
+    "thread, until system calls of other goroutines on this listener have returned; then the descriptor's number is free, unless",
+    "the descriptor was lent out by `AsFd`. The file of the address stays."
+);
 
 /// The error by which the kernel reports the end to a call that waits.
 #[cold]
