@@ -188,11 +188,7 @@ impl File {
     /// # Errors
     /// As [`std::fs::File::lock`].
     pub fn lock(&self) -> io::Result<()> {
-        match self.inner.try_lock() {
-            Ok(()) => Ok(()),
-            Err(TryLockError::WouldBlock) => blocking(|| self.inner.lock()),
-            Err(TryLockError::Error(refused)) => Err(refused),
-        }
+        wait_unless(self.inner.try_lock(), || self.inner.lock())
     }
 
     /// Takes a shared lock, as [`lock`](Self::lock): other open files may have shared locks at the same time.
@@ -203,11 +199,7 @@ impl File {
     /// # Errors
     /// As [`std::fs::File::lock_shared`].
     pub fn lock_shared(&self) -> io::Result<()> {
-        match self.inner.try_lock_shared() {
-            Ok(()) => Ok(()),
-            Err(TryLockError::WouldBlock) => blocking(|| self.inner.lock_shared()),
-            Err(TryLockError::Error(refused)) => Err(refused),
-        }
+        wait_unless(self.inner.try_lock_shared(), || self.inner.lock_shared())
     }
 
     /// Takes an exclusive lock, as [`lock`](Self::lock), if no other open file has a lock. Does not block.
@@ -250,6 +242,15 @@ impl File {
     /// If the table of descriptors is full.
     pub fn try_clone(&self) -> io::Result<File> {
         Ok(File { inner: self.inner.try_clone()?, kind: self.kind.clone(), moving: Arc::clone(&self.moving) })
+    }
+}
+
+/// Makes a call that waits for a lock, unless the try has got it.
+fn wait_unless(tried: Result<(), TryLockError>, waits: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    match tried {
+        Ok(()) => Ok(()),
+        Err(TryLockError::WouldBlock) => blocking(waits),
+        Err(TryLockError::Error(refused)) => Err(refused),
     }
 }
 

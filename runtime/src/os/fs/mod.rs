@@ -117,28 +117,30 @@ fn opening<R>(paths: &[&Path], call: impl FnOnce() -> io::Result<R>) -> io::Resu
     })
 }
 
-/// Functions of std's whose calls wait for the paths' file systems alone.
-macro_rules! in_line {
-    ($($(#[$doc:meta])* $name:ident $([$($of:tt)*])? ($($arg:ident: $ty:ty),*) -> $result:ty;)+) => {
+/// Functions of a module of std's, which is `fs` here, whose calls wait for the paths' file systems alone.
+macro_rules! of_std {
+    ($std:literal: $($(#[$doc:meta])* $name:ident $([$($of:tt)*])? ($($arg:ident: $ty:ty),*) -> $result:ty;)+) => {
         $(
             $(#[$doc])*
             ///
             /// Blocks the goroutine, or the plain thread.
             ///
             /// # Unwinds
-            /// When the [wait in line](self#the-line) is ended from outside, except by a context, which gives an error here; see
-            /// [`migration`](crate::migration#what-may-unwind).
+            /// When the [wait in line](crate::fs#the-line) is ended from outside, except by a context, which gives an error here;
+            /// see [`migration`](crate::migration#what-may-unwind).
             ///
             /// # Errors
-            #[doc = concat!("As [`std::fs::", stringify!($name), "`].")]
+            #[doc = concat!("As [`", $std, "::", stringify!($name), "`].")]
             pub fn $name $(<$($of)*>)? ($($arg: $ty),*) -> io::Result<$result> {
                 in_line(|| fs::$name($($arg),*))
             }
         )+
     };
 }
+use of_std;
 
-in_line! {
+of_std! {
+    "std::fs":
     /// Returns the path without symbolic links and dots, from the root on.
     ///
     /// ```

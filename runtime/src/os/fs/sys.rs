@@ -1,7 +1,7 @@
 //! The system calls that std does not make.
 
 use super::kind::Try;
-use crate::net::sys::new_fd;
+use crate::net::sys::{check_len, new_fd};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -18,10 +18,6 @@ pub(super) enum At {
     Position,
     /// At this offset; the position stays.
     Offset(u64),
-}
-
-fn check(result: libc::c_long) -> io::Result<usize> {
-    usize::try_from(result).map_err(|_| io::Error::last_os_error())
 }
 
 /// A part of memory to read into.
@@ -51,11 +47,11 @@ pub(super) unsafe fn read_cached(file: &File, parts: &[libc::iovec], at: At, how
         // The kernel takes 65 ns less for these two than for the one below.
         (Try::Plain, &[part], At::Offset(_)) => {
             // SAFETY: by this function's contract.
-            return check(unsafe { libc::pread(fd, part.iov_base, part.iov_len, offset) } as libc::c_long);
+            return check_len(unsafe { libc::pread(fd, part.iov_base, part.iov_len, offset) });
         }
         (Try::Plain, &[part], At::Position) => {
             // SAFETY: by this function's contract.
-            return check(unsafe { libc::read(fd, part.iov_base, part.iov_len) } as libc::c_long);
+            return check_len(unsafe { libc::read(fd, part.iov_base, part.iov_len) });
         }
         (Try::Plain, ..) => 0,
     };
@@ -76,13 +72,14 @@ pub(in crate::os) unsafe fn preadv2(
 ) -> io::Result<usize> {
     let count = parts.len().min(libc::UIO_MAXIOV as usize);
     // SAFETY: by this function's contract. The upper half of the offset, here 0, is not read by a 64-bit kernel.
-    check(unsafe { libc::syscall(libc::SYS_preadv2, file, parts.as_ptr(), count, offset, 0, flags) })
+    let read = unsafe { libc::syscall(libc::SYS_preadv2, file, parts.as_ptr(), count, offset, 0, flags) };
+    check_len(read as libc::ssize_t)
 }
 
 /// Reads into memory that need not be initialised, and waits for the disk.
 pub(super) fn read(file: &File, buf: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
     // SAFETY: the buffer is as long as told, and lives through the call.
-    check(unsafe { libc::read(file.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len()) } as libc::c_long)
+    check_len(unsafe { libc::read(file.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len()) })
 }
 
 /// Returns `true` for a file that was opened with `O_DIRECT`.

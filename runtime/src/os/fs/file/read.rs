@@ -131,14 +131,9 @@ impl Read for &File {
     /// When the [wait in line](crate::fs#the-line) is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let parts = [libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() }];
-        with_a_frame(self.read_by(
-            At::Position,
-            buf.len(),
-            // SAFETY: the part is `buf`.
-            |how| unsafe { sys::read_cached(&self.inner, &parts, At::Position, how) },
-            || (&self.inner).read(buf),
-        ))
+        // SAFETY: the same bytes, to which the call writes initialised ones alone.
+        let buf = unsafe { std::slice::from_raw_parts_mut(buf.as_mut_ptr().cast(), buf.len()) };
+        with_a_frame(self.read_uninit(buf))
     }
 
     /// Blocks the goroutine, or the plain thread, as [`read`](Read::read).
@@ -220,15 +215,11 @@ impl FileExt for File {
     /// When the [wait in line](crate::fs#the-line) is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
     fn read_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
-        let parts = [libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() }];
-        let (at, len) = (At::Offset(offset), buf.len());
-        // SAFETY: the part is `buf`.
-        let cached = |how| unsafe { sys::read_cached(&self.inner, &parts, at, how) };
-        let mut read = self.read_by(at, len, cached, || self.inner.read_at(buf, offset))?;
+        let mut read = self.read_part_at(buf, offset)?;
         let mut more = read;
         // The cache has no more, or the file; a part that others have brought into the cache meanwhile may be short again. The
         // bytes that were read count, whatever becomes of the rest.
-        while more > 0 && read < len {
+        while more > 0 && read < buf.len() {
             more = self.read_more_at(&mut buf[read..], offset + read as u64);
             read += more;
         }
@@ -252,10 +243,15 @@ impl File {
         if Sched::<Active>::current().is_none() || self.kind.tries() != Some(Try::NoWait) {
             return 0;
         }
+        self.read_part_at(buf, offset).unwrap_or(0)
+    }
+
+    #[inline]
+    fn read_part_at(&self, buf: &mut [u8], offset: u64) -> io::Result<usize> {
         let parts = [libc::iovec { iov_base: buf.as_mut_ptr().cast(), iov_len: buf.len() }];
         let at = At::Offset(offset);
         // SAFETY: the part is `buf`.
         let cached = |how| unsafe { sys::read_cached(&self.inner, &parts, at, how) };
-        self.read_by(at, buf.len(), cached, || self.inner.read_at(buf, offset)).unwrap_or(0)
+        self.read_by(at, buf.len(), cached, || self.inner.read_at(buf, offset))
     }
 }
