@@ -310,27 +310,24 @@ impl Command {
     /// # Errors
     /// As [`spawn`](Self::spawn) and [`Child::wait_with_output`].
     pub fn output(&mut self) -> io::Result<Output> {
-        let [input, output, error] = self.set;
-        if !input {
-            self.inner.stdin(Stdio::null());
-        }
-        if !output {
-            self.inner.stdout(Stdio::piped());
-        }
-        if !error {
-            self.inner.stderr(Stdio::piped());
-        }
+        self.set_others(Stdio::null, Stdio::piped);
         let child = self.spawn();
         // The builder may be used again: with `spawn` the child inherits the streams that were not set.
-        if !input {
-            self.inner.stdin(Stdio::inherit());
-        }
-        if !output {
-            self.inner.stdout(Stdio::inherit());
-        }
-        if !error {
-            self.inner.stderr(Stdio::inherit());
-        }
+        self.set_others(Stdio::inherit, Stdio::inherit);
         child?.wait_with_output()
+    }
+
+    /// Sets the streams that this type's methods have not set.
+    fn set_others(&mut self, input: fn() -> Stdio, output: fn() -> Stdio) {
+        let [has_input, has_output, has_error] = self.set;
+        if !has_input {
+            self.inner.stdin(input());
+        }
+        if !has_output {
+            self.inner.stdout(output());
+        }
+        if !has_error {
+            self.inner.stderr(output());
+        }
     }
 }
