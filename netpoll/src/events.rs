@@ -92,14 +92,10 @@ impl Events {
     }
 
     pub(crate) fn take_waker(&mut self) -> Woken {
-        match self.raw.iter().position(|raw| raw.u64 == WAKER.to_bits()) {
-            Some(_) => {
-                // There are two if the spare eventfd has been registered as well.
-                self.raw.retain(|raw| raw.u64 != WAKER.to_bits());
-                Woken::Yes
-            }
-            None => Woken::No,
-        }
+        let reported = self.raw.len();
+        // There are two if the spare eventfd has been registered as well.
+        self.raw.retain(|raw| raw.u64 != WAKER.to_bits());
+        if self.raw.len() < reported { Woken::Yes } else { Woken::No }
     }
 }
 
