@@ -81,44 +81,28 @@ pub trait PollStream: sealed::Sealed + Send + Sync + 'static {
     fn end_writes(&self) -> io::Result<()>;
 }
 
+/// Implements the polls of the trait by those of the type.
+macro_rules! polls {
+    ($name:ident: $($poll:ident($buf:ty);)+) => {
+        $(
+            #[inline]
+            fn $poll(&self, cx: &mut Context<'_>, buf: $buf) -> Poll<io::Result<usize>> {
+                $name::$poll(self, cx, buf)
+            }
+        )+
+    };
+}
+
 macro_rules! poll_stream {
     ($name:ident) => {
         impl PollStream for $name {
-            #[inline]
-            fn poll_read(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-                $name::poll_read(self, cx, buf)
-            }
-
-            #[inline]
-            fn poll_read_uninit(
-                &self,
-                cx: &mut Context<'_>,
-                buf: &mut [MaybeUninit<u8>],
-            ) -> Poll<io::Result<usize>> {
-                $name::poll_read_uninit(self, cx, buf)
-            }
-
-            #[inline]
-            fn poll_read_vectored(
-                &self,
-                cx: &mut Context<'_>,
-                bufs: &mut [IoSliceMut<'_>],
-            ) -> Poll<io::Result<usize>> {
-                $name::poll_read_vectored(self, cx, bufs)
-            }
-
-            #[inline]
-            fn poll_write(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-                $name::poll_write(self, cx, buf)
-            }
-
-            #[inline]
-            fn poll_write_vectored(
-                &self,
-                cx: &mut Context<'_>,
-                bufs: &[IoSlice<'_>],
-            ) -> Poll<io::Result<usize>> {
-                $name::poll_write_vectored(self, cx, bufs)
+            polls! {
+                $name:
+                poll_read(&mut [u8]);
+                poll_read_uninit(&mut [MaybeUninit<u8>]);
+                poll_read_vectored(&mut [IoSliceMut<'_>]);
+                poll_write(&[u8]);
+                poll_write_vectored(&[IoSlice<'_>]);
             }
 
             fn end_writes(&self) -> io::Result<()> {
