@@ -45,7 +45,7 @@ mod poll_stream;
 pub(crate) mod socket;
 pub(crate) mod sys;
 mod tcp;
-mod traits;
+pub(crate) mod traits;
 mod udp;
 pub mod unix;
 mod wake_fd;

@@ -1,14 +1,59 @@
 //! The traits of descriptors, which all socket types implement alike.
 
-/// Implements the traits of descriptors, the conversions from and to std's type, and `Debug`. `$of_kind` returns `true` if a
-/// descriptor that was made outside is a socket of this kind: only then does a short read say that nothing is left.
-macro_rules! socket_traits {
-    ($name:ident, $std:ty, $of_kind:expr) => {
+/// Implements `Debug`, and the traits of descriptors that sockets and the ends of pipes have alike.
+macro_rules! handle_traits {
+    ($name:ident, $std:ty) => {
         impl std::fmt::Debug for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 self.0.fmt(f)
             }
         }
+
+        impl AsRawFd for $name {
+            /// Returns the descriptor, or -1 if the handle is closed.
+            fn as_raw_fd(&self) -> RawFd {
+                self.0.raw_fd()
+            }
+        }
+
+        impl IntoRawFd for $name {
+            /// The descriptor stays in non-blocking mode.
+            ///
+            /// # Panics
+            /// If the handle is closed.
+            fn into_raw_fd(self) -> RawFd {
+                self.0.into_inner().into_raw_fd()
+            }
+        }
+
+        impl From<OwnedFd> for $name {
+            /// Takes the descriptor for one of this kind, and puts it into non-blocking mode. A descriptor of another kind is
+            /// not refused here: the system calls that it does not support return their errors.
+            ///
+            /// # Panics
+            /// If the kernel refuses that, as it does for a descriptor of `O_PATH`; for none that can be read or written.
+            fn from(fd: OwnedFd) -> Self {
+                <$std>::from(fd).into()
+            }
+        }
+
+        impl From<$name> for OwnedFd {
+            /// The descriptor stays in non-blocking mode.
+            ///
+            /// # Panics
+            /// If the handle is closed.
+            fn from(handle: $name) -> OwnedFd {
+                handle.0.into_inner().into()
+            }
+        }
+    };
+}
+
+/// Implements these, and the conversions from and to std's type, for a socket. `$of_kind` returns `true` if a
+/// descriptor that was made outside is a socket of this kind: only then does a short read say that nothing is left.
+macro_rules! socket_traits {
+    ($name:ident, $std:ty, $of_kind:expr) => {
+        crate::net::traits::handle_traits!($name, $std);
 
         impl AsFd for $name {
             /// A descriptor that was lent out keeps its number as long as the socket lives: `close` puts a dead socket, of
@@ -22,23 +67,6 @@ macro_rules! socket_traits {
             /// If the socket is closed.
             fn as_fd(&self) -> BorrowedFd<'_> {
                 self.0.as_fd()
-            }
-        }
-
-        impl AsRawFd for $name {
-            /// Returns the descriptor, or -1 if the socket is closed.
-            fn as_raw_fd(&self) -> RawFd {
-                self.0.raw_fd()
-            }
-        }
-
-        impl IntoRawFd for $name {
-            /// The descriptor stays in non-blocking mode.
-            ///
-            /// # Panics
-            /// If the socket is closed.
-            fn into_raw_fd(self) -> RawFd {
-                self.0.into_inner().into_raw_fd()
             }
         }
 
@@ -68,17 +96,6 @@ macro_rules! socket_traits {
             }
         }
 
-        impl From<OwnedFd> for $name {
-            /// Takes the descriptor for a socket of this kind, and puts it into non-blocking mode. A descriptor of another kind
-            /// is not refused here: the system calls that it does not support return their errors.
-            ///
-            /// # Panics
-            /// If the kernel refuses that, as it does for a descriptor of `O_PATH`; for none that can be read or written.
-            fn from(fd: OwnedFd) -> Self {
-                <$std>::from(fd).into()
-            }
-        }
-
         impl From<$name> for $std {
             /// Puts the socket back into blocking mode. That is the mode of the connection, not of the handle: a `try_clone`
             /// that goroutines still use would block their threads. The kernel's timeouts are those that the socket had before
@@ -92,17 +109,7 @@ macro_rules! socket_traits {
                 inner
             }
         }
-
-        impl From<$name> for OwnedFd {
-            /// The descriptor stays in non-blocking mode.
-            ///
-            /// # Panics
-            /// If the socket is closed.
-            fn from(socket: $name) -> OwnedFd {
-                socket.0.into_inner().into()
-            }
-        }
     };
 }
 
-pub(crate) use socket_traits;
+pub(crate) use {handle_traits, socket_traits};

@@ -17,7 +17,6 @@ use crate::net::desc::Direction;
 use crate::net::socket::Socket;
 use crate::net::sys;
 use crate::os::io::copy::copy_end;
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
 
@@ -59,17 +58,6 @@ macro_rules! pipe_end {
             }
         }
 
-        impl From<OwnedFd> for $name {
-            /// Takes the descriptor for an end of this kind, and puts it into non-blocking mode. A descriptor of another kind
-            /// is not refused here: the system calls that it does not support return their errors.
-            ///
-            /// # Panics
-            /// If the kernel refuses that, as it does for a descriptor of `O_PATH`; for none that can be read or written.
-            fn from(fd: OwnedFd) -> Self {
-                <$std>::from(fd).into()
-            }
-        }
-
         impl From<$name> for $std {
             /// Puts the end back into blocking mode, as other programs expect.
             ///
@@ -79,16 +67,6 @@ macro_rules! pipe_end {
                 let inner = end.0.into_inner();
                 sys::set_blocking(inner.as_fd(), true).expect("from: the descriptor's mode can't be changed");
                 inner
-            }
-        }
-
-        impl From<$name> for OwnedFd {
-            /// The descriptor stays in non-blocking mode.
-            ///
-            /// # Panics
-            /// If the end is closed.
-            fn from(end: $name) -> OwnedFd {
-                end.0.into_inner().into()
             }
         }
 
@@ -102,12 +80,6 @@ macro_rules! pipe_end {
             }
         }
 
-        impl fmt::Debug for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(f)
-            }
-        }
-
         impl AsFd for $name {
             /// As with a socket: see [`TcpStream`](crate::net::TcpStream#impl-AsFd-for-TcpStream).
             ///
@@ -118,23 +90,7 @@ macro_rules! pipe_end {
             }
         }
 
-        impl AsRawFd for $name {
-            /// -1 if the end is closed.
-            fn as_raw_fd(&self) -> RawFd {
-                self.0.raw_fd()
-            }
-        }
-
-        impl IntoRawFd for $name {
-            /// The descriptor stays in non-blocking mode.
-            ///
-            /// # Panics
-            /// If the end is closed.
-            fn into_raw_fd(self) -> RawFd {
-                self.0.into_inner().into_raw_fd()
-            }
-        }
-
+        crate::net::traits::handle_traits!($name, $std);
         crate::net::methods::closes!(
             [] $name, "this end",
             "Other handles of this end, here or in another process, live on; the other end of the pipe is told when the last one",

@@ -5,7 +5,6 @@ use crate::net::socket::Socket;
 use crate::net::sys;
 use crate::os::io::copy::copy_end;
 use crate::os::io::pipe::{pipe_end, pipe_reads, pipe_writes};
-use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::process;
