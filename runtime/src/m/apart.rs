@@ -58,7 +58,7 @@ use crate::runtime::cpu_sets::CpuSet;
 use crate::sched::Sched;
 use gmp_timers::Nanos;
 use std::io;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 use std::time::Duration;
 
 /// An owner waits at least this long for the M that it has woken, and at most about twice as long, until its next look around.
@@ -134,14 +134,12 @@ impl<H: Host> M<H> {
 
 impl<H: Host> Sched<H> {
     /// O1, for the owner of `p`, which has taken `m` out of its idle spot and is about to wake it.
-    pub(crate) fn await_m(&self, p: &P<H>, m: NonNull<M<H>>) {
+    pub(crate) fn await_m(&self, p: &P<H>, m: &M<H>) {
         if self.config.cpu_sets.is_none() {
-            // SAFETY: Ms live as long as their scheduler.
-            let awaited = &unsafe { m.as_ref() }.apart.awaited;
             // Relaxed: hints.
-            awaited.store(true, Relaxed);
+            m.apart.awaited.store(true, Relaxed);
             p.sent.since.store(0, Relaxed);
-            p.sent.m.store(m.as_ptr(), Relaxed);
+            p.sent.m.store(std::ptr::from_ref(m).cast_mut(), Relaxed);
         }
     }
 

@@ -31,7 +31,7 @@
 
 use crate::host::Host;
 use crate::m::M;
-use crate::m::handoff::{Judged, Lease};
+use crate::m::handoff::Lease;
 use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{Mutex, Rank};
@@ -165,10 +165,10 @@ impl<H: Host> Sched<H> {
 
     /// L2, for the monitor, which has taken P number `p` from `m`.
     #[inline]
-    pub(crate) fn unbind_from(&self, m: &M<H>, p: u32, judged: Judged) {
+    pub(crate) fn unbind_from(&self, m: &M<H>, p: u32, judged: Lease) {
         let Some(sets) = &self.config.cpu_sets else { return };
         let mut state = m.bound.0.lock();
-        let is_noted = state.lease.is_some_and(|(of, lease)| of == p && judged.is_of(lease));
+        let is_noted = state.lease == Some((p, judged));
         mutant!(UnbindLooksAtNoLease: let is_noted = true);
         if is_noted {
             state.lease = None;

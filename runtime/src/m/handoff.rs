@@ -75,18 +75,15 @@ impl Ask {
     }
 }
 
-/// The value of the word that an M remembers when it acquires a P: the lease's generation, Idle.
+/// The value of the word that an M remembers when it acquires a P, and a retaker when it judges the holder: the lease's
+/// generation, Idle.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Lease(u64);
-
-fn entries(word: u64) -> Entries {
-    if word & QUICK == 0 { Entries::Fenced } else { Entries::Quick }
-}
 
 impl Lease {
     /// Returns how the holder enters.
     pub(crate) fn entries(self) -> Entries {
-        entries(self.0)
+        if self.0 & QUICK == 0 { Entries::Fenced } else { Entries::Quick }
     }
 }
 
@@ -172,29 +169,13 @@ impl HandoffWord {
     }
 }
 
-/// The lease that a retaker has judged: the word as it was when the holder seemed to be away.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub(crate) struct Judged(u64);
-
-impl Judged {
-    /// Returns how the holder of the judged lease enters.
-    pub(crate) fn entries(self) -> Entries {
-        entries(self.0)
-    }
-
-    /// Returns `true` if `lease` is the one that was judged, and whose P was taken since.
-    pub(crate) fn is_of(self, lease: Lease) -> bool {
-        self.0 == lease.0
-    }
-}
-
 /// The retaker's side. A word has one retaker at a time.
 impl HandoffWord {
     /// Returns the lease that a retaker is about to judge. After this the retaker reads which M is the holder.
-    pub(crate) fn judge(&self) -> Judged {
+    pub(crate) fn judge(&self) -> Lease {
         // Acquire: partner `take_up`. The holder that is read next is the one of this lease, or a later one; in the second case
         // the exchange of R1 fails.
-        Judged(self.0.load(Acquire.unless(JudgeRelaxed)) & !ASKED)
+        Lease(self.0.load(Acquire.unless(JudgeRelaxed)) & !ASKED)
     }
 
     /// After R1, if the barrier might take long: turns a demand into a request, so that a holder that enters from here on keeps
@@ -221,7 +202,7 @@ impl HandoffWord {
     /// barrier that might take long.
     pub(crate) fn retake(
         &self,
-        judged: Judged,
+        judged: Lease,
         ask: Ask,
         barrier: impl FnOnce(&dyn Fn() -> bool) -> bool,
         is_inside: impl FnOnce() -> bool,

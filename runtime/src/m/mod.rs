@@ -55,6 +55,7 @@ use crate::prim::{
     fence, light_barrier,
 };
 use crate::sched::Sched;
+use crate::sched::lasting::PRef;
 use crate::sched::park::Yield;
 use crate::sched::run::globq::Dice;
 use crate::sched::run::nap::Thefts;
@@ -81,7 +82,7 @@ pub(crate) struct M<H: Host> {
     sched: NonNull<Sched<H>>,
     p: SingleWriter<P<H>>,
     /// The P that was given up or lost last: that P's queue and data might still be in this core's cache.
-    last_p: Cell<Option<NonNull<P<H>>>>,
+    last_p: Cell<Option<PRef<H>>>,
     /// The lease with which a window compares the P's hand-off word. `None` if the M has no P, if entries are `Fenced`, or
     /// while the goroutine calls functions of `gmp::hooks`: then each entry goes through `settle`.
     quick: Cell<Option<Lease>>,
@@ -101,7 +102,7 @@ pub(crate) struct M<H: Host> {
     /// The M looks for no more work, and the thread ends.
     pub(crate) ends: Cell<bool>,
     /// The P that the M held when a goroutine ended and took the thread along. The M gives that P away as its last act.
-    pub(crate) parting_p: Cell<Option<NonNull<P<H>>>>,
+    pub(crate) parting_p: Cell<Option<PRef<H>>>,
     /// How many threads have been this M and left. Under the central lock.
     pub(crate) life: Cell<u32>,
     /// The thread, put here by its starter. Under the central lock.
@@ -122,7 +123,7 @@ pub(crate) struct M<H: Host> {
 /// What a woken or new M is to do.
 pub(crate) enum Assignment<H: Host> {
     /// A P with work.
-    P(NonNull<P<H>>),
+    P(PRef<H>),
     /// A summons: the M counts in `nmspinning`, and is to take an idle P.
     Summons,
     /// The M is to continue a goroutine that is about to block its thread: `sched/threads/blockers.rs`.
@@ -253,58 +254,53 @@ impl<H: Host> M<H> {
     }
 
     /// Returns the P that this M held last.
-    pub(crate) fn last_p(&self) -> Option<NonNull<P<H>>> {
+    pub(crate) fn last_p(&self) -> Option<PRef<H>> {
         self.last_p.get()
     }
 
     /// Acquires `p`, which the caller took out of the idle set, or which was assigned to this M.
     #[doc(alias = "acquirep")]
-    pub(crate) fn acquire(&self, p: NonNull<P<H>>) {
+    pub(crate) fn acquire(&self, p: PRef<H>) {
         self.acquire_in_lock(p);
         self.go_where_the_p_belongs();
     }
 
     /// As `acquire`, for the goroutine that this M already runs, and goes on with. The monitor recognizes a goroutine by the
     /// P's tick, and this goroutine begins with none.
-    pub(crate) fn acquire_for_own(&self, p: NonNull<P<H>>) {
+    pub(crate) fn acquire_for_own(&self, p: PRef<H>) {
         self.acquire(p);
-        // SAFETY: Ps live as long as the scheduler, which outlives the use of Ms.
-        unsafe { p.as_ref() }.jobs.are_of_others();
+        p.jobs.are_of_others();
     }
 
     /// As `acquire`, for a caller that holds the central lock, and calls `go_where_the_p_belongs` after it.
-    pub(crate) fn acquire_in_lock(&self, p: NonNull<P<H>>) {
+    pub(crate) fn acquire_in_lock(&self, p: PRef<H>) {
         assert!(self.p.own().is_none(), "acquire: the M already holds a P");
-        // SAFETY: Ps live as long as the scheduler, which outlives the use of Ms.
-        let there = unsafe { p.as_ref() };
-        debug_assert!(there.is_held_by(None), "acquire: {there:?} has an owner");
-        there.set_holder(Some(self));
+        debug_assert!(p.is_held_by(None), "acquire: {:?} has an owner", *p);
+        p.set_holder(Some(self));
         // Read only once: the word and this M have to agree.
         let entries = if H::heavy_barrier_exists() { Entries::Quick } else { Entries::Fenced };
-        let lease = there.handoff.take_up(entries);
+        let lease = p.handoff.take_up(entries);
         self.lease.set(Some(lease));
         let is_quick = lease.entries() == Entries::Quick;
         mutant!(WindowStaysQuick: let is_quick = true);
         self.quick.set(is_quick.then_some(lease));
-        self.p.set(Some(p));
+        self.p.set(Some(NonNull::from(&*p)));
         self.touch_p();
-        // SAFETY: Ps live as long as the scheduler, which outlives the use of Ms.
-        unsafe { p.as_ref() }.begin_lease();
+        p.begin_lease();
     }
 
     /// Gives the P up. Afterwards the caller puts the P where other Ms find it.
     #[doc(alias = "releasep")]
-    pub(crate) fn release(&self) -> NonNull<P<H>> {
+    pub(crate) fn release(&self) -> PRef<H> {
         self.touch_p();
-        let p = self.p.take().expect("release: the M holds no P");
+        let p = PRef::of(self.p().expect("release: the M holds no P"));
+        self.p.set(None);
         self.spawn_burst.end();
         self.last_p.set(Some(p));
         self.quick.set(None);
-        // SAFETY: Ps live as long as the scheduler, which outlives the use of Ms.
-        let there = unsafe { p.as_ref() };
-        debug_assert!(there.is_held_by(Some(self)), "release: {there:?} is another's");
-        there.set_holder(None);
-        there.handoff.give_up();
+        debug_assert!(p.is_held_by(Some(self)), "release: {:?} is another's", *p);
+        p.set_holder(None);
+        p.handoff.give_up();
         p
     }
 
@@ -389,9 +385,8 @@ impl<H: Host> M<H> {
         self.in_runtime.store(INSIDE, Relaxed);
         // EntryBarrier. No instruction: the partner, RetakeBarrier, is a barrier for both sides.
         unless!(WindowNoEntryBarrier, light_barrier());
-        match (self.p.own(), self.quick.get()) {
-            // SAFETY: Ps live as long as the scheduler, which outlives the use of Ms.
-            (Some(p), Some(lease)) => unsafe { p.as_ref() }.handoff.is_held(lease),
+        match (self.p(), self.quick.get()) {
+            (Some(p), Some(lease)) => p.handoff.is_held(lease),
             _ => false,
         }
     }
@@ -444,8 +439,9 @@ impl<H: Host> M<H> {
 
     /// Forgets a P that was taken away.
     fn lose_p(&self) {
-        if let Some(p) = self.p.take() {
-            self.last_p.set(Some(p));
+        if let Some(p) = self.p() {
+            self.p.set(None);
+            self.last_p.set(Some(PRef::of(p)));
             self.spawn_burst.begin();
         }
         self.quick.set(None);
@@ -474,7 +470,7 @@ impl<H: Host> M<H> {
 
     /// For a goroutine that runs without a P, outside of the runtime: enters, with a P that `find` takes out of the idle ones.
     /// The M is inside before it has the P, because the retaker looks in that order.
-    pub(crate) fn enter_with(&self, find: impl FnOnce() -> Option<NonNull<P<H>>>) -> Option<Inside<'_, H>> {
+    pub(crate) fn enter_with(&self, find: impl FnOnce() -> Option<PRef<H>>) -> Option<Inside<'_, H>> {
         unless!(SpawnerComesInLate, self.stay_inside());
         let found = find();
         if let Some(p) = found {

@@ -5,9 +5,9 @@ use super::handoff::Entry;
 use crate::g::GRef;
 use crate::host::Host;
 use crate::p::P;
+use crate::sched::lasting::MRef;
 use crate::sched::park::Yield;
 use crate::sched::switch;
-use std::ptr::NonNull;
 
 /// The calling thread is inside the runtime, its M holds `p`, and it does not park before the drop, which leaves.
 pub(crate) struct Inside<'a, H: Host> {
@@ -27,7 +27,7 @@ impl<H: Host> Drop for Inside<'_, H> {
 
 /// The calling goroutine is inside the runtime, and its M holds a P. The drop leaves.
 pub(crate) struct Window<H: Host> {
-    m: NonNull<M<H>>,
+    m: MRef<H>,
 }
 
 impl<H: Host> Window<H> {
@@ -38,7 +38,7 @@ impl<H: Host> Window<H> {
         let m = M::current()?;
         let m = if m.enter() { m } else { Self::reenter(m) };
         m.touch_p();
-        Some(Window { m: NonNull::from(m) })
+        Some(Window { m: MRef::of(m) })
     }
 
     /// Enters from a goroutine whose M holds a P. Returns `None` otherwise. Never parks.
@@ -52,7 +52,7 @@ impl<H: Host> Window<H> {
     pub(crate) fn enter_on(m: &M<H>) -> Option<Self> {
         let inside = m.look_in()?;
         debug_assert!(inside.leave, "enter_with_p: called inside the runtime");
-        let m = NonNull::from(inside.m);
+        let m = MRef::of(inside.m);
         std::mem::forget(inside);
         Some(Window { m })
     }
@@ -93,8 +93,7 @@ impl<H: Host> Window<H> {
     }
 
     pub(crate) fn m(&self) -> &M<H> {
-        // SAFETY: the goroutine does not leave the M while the window is open.
-        unsafe { self.m.as_ref() }
+        &self.m
     }
 
     /// Returns the P that the M holds.
@@ -113,7 +112,7 @@ impl<H: Host> Window<H> {
         let m = self.m;
         std::mem::forget(self);
         // SAFETY: a window is opened by the goroutine that runs on the M.
-        unsafe { m.as_ref().suspend(what) };
+        unsafe { m.suspend(what) };
     }
 }
 

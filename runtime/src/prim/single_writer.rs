@@ -65,13 +65,6 @@ impl<T> SingleWriter<T> {
             shown.store(value, release);
         }
     }
-    /// Called by the writer.
-    #[inline(always)]
-    pub(crate) fn take(&self) -> Option<NonNull<T>> {
-        let value = self.own();
-        self.set(None);
-        value
-    }
 }
 
 /// A number. Several threads at a time may write it if it does not matter whose store is the last, as with the coarse time.

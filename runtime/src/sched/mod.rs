@@ -48,6 +48,7 @@
 //! | `watch/ending` | for which goroutines the end waits, told to the operator |
 //! | `stop` | the end of a runtime |
 //! | `process` | what all runtimes of the process share |
+//! | `lasting` | pointers to Ps and Ms |
 //!
 //! The order of the locks is in `prim/lock.rs`.
 //!
@@ -56,6 +57,7 @@
 //! changes under one lock, `central`. `docs/go-names.md` has Go's names for all of these.
 
 pub(crate) mod calls;
+pub(crate) mod lasting;
 #[cfg(gmp_loom)]
 mod mutants;
 pub(crate) mod park;
@@ -86,6 +88,7 @@ use crate::runtime::knobs::{Knobs, Sigquit};
 use crate::runtime::lines::Lines;
 use crate::runtime::policy::Policy;
 use crate::runtime::thread_start::{ThreadStarts, UntilTheEnd};
+use crate::sched::lasting::{MRef, PRef};
 use crate::sched::poll::{NO_POLLER, PollTable, PollerSpot};
 use crate::sched::run::census::Census;
 use crate::sched::run::class_queues::WaitingClasses;
@@ -157,7 +160,7 @@ pub(crate) struct Central<H: Host> {
     aside_by: Vec<(H::ThreadId, bool)>,
     idle: IdleSet<H>,
     /// Ps that no M can take: see `procs`.
-    retired_ps: Vec<NonNull<P<H>>>,
+    retired_ps: Vec<PRef<H>>,
     /// The wanted number of Ps; after the runtime has begun to end, the number that was wanted then.
     procs: u32,
     /// The number of Ps follows the machine's, because the program has not set one.
@@ -166,9 +169,9 @@ pub(crate) struct Central<H: Host> {
     bound_ms: BoundMs<H>,
     poller: PollerSpot<H>,
     /// Every M that was ever made. Ms are freed only with the scheduler: a retaker might read them.
-    ms: Vec<NonNull<M<H>>>,
+    ms: Vec<MRef<H>>,
     /// The Ms without a thread; see `mexit`.
-    spare_ms: Vec<NonNull<M<H>>>,
+    spare_ms: Vec<MRef<H>>,
     /// How many Ms are threads of the program; see `attach`. These Ms do not count towards `max_threads`.
     attached: u32,
     /// The monitor's thread.
@@ -195,11 +198,8 @@ pub(crate) struct Central<H: Host> {
     limit_told: bool,
 }
 
-// SAFETY: the pointers name Ps and Ms of the same scheduler, which outlive it and are Sync.
-unsafe impl<H: Host> Send for Central<H> {}
-
 impl<H: Host> Central<H> {
-    fn new(config: &Config, idle_ps: Vec<NonNull<P<H>>>) -> Self {
+    fn new(config: &Config, idle_ps: Vec<PRef<H>>) -> Self {
         let (procs, procs_follow) = (config.procs, config.procs_follow);
         Central {
             globq: GlobalQueue::new(config.policy, config.knobs.helping),
@@ -326,7 +326,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// Returns the Ps, and the list of idle Ps, which has all of them.
-    fn new_ps(weak: &Weak<Self>, config: &Config) -> (Ps<H>, Vec<NonNull<P<H>>>) {
+    fn new_ps(weak: &Weak<Self>, config: &Config) -> (Ps<H>, Vec<PRef<H>>) {
         let ps = Ps::new();
         let mut idle: Vec<_> =
             (0..config.procs).map(|_| ps.push(|id| P::new(id, weak, config.policy))).collect();
@@ -335,12 +335,7 @@ impl<H: Host> Sched<H> {
         (ps, idle)
     }
 
-    fn new(
-        weak: &Weak<Self>,
-        host: H,
-        mut config: Config,
-        (ps, idle_ps): (Ps<H>, Vec<NonNull<P<H>>>),
-    ) -> Self {
+    fn new(weak: &Weak<Self>, host: H, mut config: Config, (ps, idle_ps): (Ps<H>, Vec<PRef<H>>)) -> Self {
         let procs = config.procs;
         let central = Central::new(&config, idle_ps);
         let detours = if config.policy.has_one_queue() { ONE_QUEUE } else { 0 };
@@ -411,8 +406,7 @@ impl<H: Host> Sched<H> {
     /// Returns how many goroutines have not ended.
     pub(crate) fn num_goroutines(&self) -> usize {
         let central = self.central.lock();
-        // SAFETY: Ms live as long as their scheduler.
-        let counted: i64 = central.ms.iter().map(|m| unsafe { m.as_ref() }.live()).sum();
+        let counted: i64 = central.ms.iter().map(|m| m.live()).sum();
         // Relaxed: the sum includes every begin and end that the caller knows of. Other goroutines begin and end meanwhile.
         (self.live.load(Relaxed) + counted).max(0) as usize
     }
@@ -463,8 +457,8 @@ impl<H: Host> Drop for Sched<H> {
         // SAFETY: `close` is called once, and no handle to this scheduler is left that could spawn.
         unsafe { GPool::close(self.pool) };
         for m in std::mem::take(&mut self.central.lock().ms) {
-            // SAFETY: each M came from a box, and the M's thread, which held this scheduler, has left.
-            drop(unsafe { Box::from_raw(m.as_ptr()) });
+            // SAFETY: `take_record` has put the M into a box, and its thread, which held this scheduler, has left.
+            unsafe { m.free() };
         }
     }
 }

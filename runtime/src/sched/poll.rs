@@ -38,13 +38,13 @@ use crate::host::Host;
 use crate::m::M;
 use crate::prim::hooks::*;
 use crate::prim::{AtomicU32, Ordering, Relaxed, Release, event, fence};
+use crate::sched::lasting::MRef;
 use crate::sched::watch::told::Refusal;
 use crate::sched::{Central, Sched};
 use crate::wait::task::Carried;
 use gmp_netpoll::{Timeout, Woken};
 use gmp_timers::Nanos;
 use std::io;
-use std::ptr::NonNull;
 use std::time::Duration;
 
 pub(crate) use table::PollTable;
@@ -62,7 +62,7 @@ enum Poller<H: Host> {
     /// No M.
     Nobody,
     /// An M that waits, or is about to.
-    Blocked(NonNull<M<H>>),
+    Blocked(MRef<H>),
     /// An M that will come back soon, because its wait was broken.
     Broken,
 }
@@ -81,7 +81,7 @@ impl<H: Host> PollerSpot<H> {
     }
 
     /// Returns the M that waits, or is about to, if no break was sent to it.
-    pub(crate) fn blocked(&self) -> Option<NonNull<M<H>>> {
+    pub(crate) fn blocked(&self) -> Option<MRef<H>> {
         if let Poller::Blocked(m) = self.0 { Some(m) } else { None }
     }
 
@@ -94,7 +94,7 @@ impl<H: Host> PollerSpot<H> {
 impl<H: Host> Sched<H> {
     /// B1: `m` is the M that waits from here on. Under the lock.
     pub(crate) fn enter_poller(&self, m: &M<H>, central: &mut Central<H>) {
-        central.poller.0 = Poller::Blocked(NonNull::from(m));
+        central.poller.0 = Poller::Blocked(MRef::of(m));
         mutant!(PollerSaysNothing: return);
         // Relaxed: partner TimerFence, by B2.
         self.poll_until.store(FOREVER, Relaxed);

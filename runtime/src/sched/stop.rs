@@ -310,8 +310,7 @@ impl<H: Host> Sched<H> {
     fn forget_threads(&self) -> usize {
         let mut central = self.central.lock();
         central.ender_left = true;
-        // SAFETY: Ms live as long as their scheduler.
-        central.ms.iter().for_each(|m| H::thread_ends(&unsafe { m.as_ref() }.local));
+        central.ms.iter().for_each(|m| H::thread_ends(&m.local));
         central.alive as usize
     }
 
@@ -425,9 +424,7 @@ impl<H: Host> Sched<H> {
 
     /// E3.
     fn at_hand(&self) -> Vec<NonNull<G<H>>> {
-        let central = self.central.lock();
-        // SAFETY: Ms live as long as their scheduler.
-        central.ms.iter().filter_map(|m| unsafe { m.as_ref() }.shown_g()).collect()
+        self.central.lock().ms.iter().filter_map(|m| m.shown_g()).collect()
     }
 
     /// M4: called when a P is put down, under the lock. Alarms the ender, if the runtime ends.
@@ -458,8 +455,8 @@ impl<H: Host> Sched<H> {
         central.call_monitor(&self.monitor_note);
         drop(central);
         for m in idle {
-            // SAFETY: Ms live as long as their scheduler. These stood by, and were taken out without an assignment.
-            unsafe { m.as_ref() }.note.wake();
+            // It stood by, and was taken out without an assignment.
+            m.note.wake();
         }
         if blocked {
             self.break_poll();

@@ -4,20 +4,19 @@ use crate::g::list::GList;
 use crate::g::{Birth, GRef};
 use crate::goroutine::JoinHandle;
 use crate::host::{Active, Threads};
-use crate::m::handoff::{Ask, Judged};
+use crate::m::handoff::{Ask, Lease};
 use crate::m::{M, Window};
-use crate::p::P;
 use crate::p::jobs::Entry;
 use crate::prim::Arc;
 use crate::runtime::cpu_sets::CpuSet;
 use crate::runtime::priority::Priority;
 use crate::sched::Sched;
+use crate::sched::lasting::{MRef, PRef};
 use crate::sched::run::place::Place;
 use crate::sched::watch::deadlock::{Verdict, judge};
 use crate::wait::task::Carried;
 use gmp_netpoll::Readiness;
 use std::panic::Location;
-use std::ptr::NonNull;
 use std::time::Duration;
 
 /// A runtime's scheduler, for the actions of the model's own threads.
@@ -310,13 +309,10 @@ pub struct Made {
 /// A P, and a judged lease of it, for a thread that plays the retaker.
 pub struct Held {
     sched: Arc<Sched<Active>>,
-    p: NonNull<P<Active>>,
-    judged: Option<(Judged, NonNull<M<Active>>)>,
+    p: PRef<Active>,
+    judged: Option<(Lease, MRef<Active>)>,
     tick: u32,
 }
-
-// SAFETY: Ms and Ps are Sync, and live as long as their scheduler.
-unsafe impl Send for Held {}
 
 impl Held {
     /// Returns the P of the calling goroutine's M, and its lease.
@@ -327,26 +323,19 @@ impl Held {
         let m = M::<Active>::current().expect("current: on a goroutine");
         let p = m.p().expect("current: its M holds a P");
         let sched = m.sched().arc().expect("current: its runtime is alive");
-        let mut held = Held { sched, p: NonNull::from(p), judged: None, tick: 0 };
+        let mut held = Held { sched, p: PRef::of(p), judged: None, tick: 0 };
         held.judge_again();
         held
     }
 
-    fn p(&self) -> &P<Active> {
-        // SAFETY: `sched` keeps the P.
-        unsafe { self.p.as_ref() }
-    }
-
     /// Judges the P anew: by now another M may hold it, or none.
     pub fn judge_again(&mut self) {
-        self.judged = Sched::judge(self.p()).map(|(judged, m)| (judged, NonNull::from(m)));
-        self.tick = self.p().tick();
+        self.judged = Sched::judge(&self.p).map(|(judged, m)| (judged, MRef::of(m)));
+        self.tick = self.p.tick();
     }
 
     fn ask(self, ask: Ask) -> bool {
-        // SAFETY: `sched` keeps the M.
-        self.judged
-            .is_some_and(|(judged, m)| self.sched.retake(self.p(), (judged, unsafe { m.as_ref() }), ask))
+        self.judged.is_some_and(|(judged, m)| self.sched.retake(&self.p, (judged, &m), ask))
     }
 
     /// R1 to R3 of `m/mod.rs`. Returns `true` if the P was taken, and handed on.
@@ -365,13 +354,12 @@ impl Held {
         let (judged, m) = self.judged.expect("demand_beside_an_entry: the P is held");
         let answered = || {
             tell();
-            while self.p().handoff.is_asked() {
+            while self.p.handoff.is_asked() {
                 loom::thread::yield_now();
             }
         };
         let ask = Ask::InAnyCase(self.tick);
-        // SAFETY: `sched` keeps the M.
-        self.sched.retake_and_pause(self.p(), (judged, unsafe { m.as_ref() }), ask, answered)
+        self.sched.retake_and_pause(&self.p, (judged, &m), ask, answered)
     }
 }
 

@@ -15,10 +15,10 @@ use crate::m::M;
 use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{Ordering, fence};
+use crate::sched::lasting::{MRef, PRef};
 use crate::sched::run::classes::Heeded;
 use crate::sched::threads::blockers::BlockerM;
 use crate::sched::{Central, Sched};
-use std::ptr::NonNull;
 
 /// Where an M stands by.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -32,19 +32,17 @@ pub(crate) enum IdleSpot {
 impl<H: Host> Central<H> {
     /// Returns `true` if `m` still stands by, and was not taken out since.
     pub(crate) fn stands_by(&self, m: &M<H>) -> bool {
-        let m = NonNull::from(m);
+        let m = MRef::of(m);
         self.poller.blocked() == Some(m) || self.idle.contains_m(m)
     }
 }
 
 impl<H: Host> Sched<H> {
     /// Puts a P among the idle ones. The caller changes the census.
-    pub(crate) fn pidleput(&self, central: &mut Central<H>, p: NonNull<P<H>>) {
-        // SAFETY: Ps live as long as their scheduler.
-        let there = unsafe { p.as_ref() };
-        debug_assert!(!self.is_surplus(there) || self.is_stopping(), "pidleput: {there:?} is surplus");
-        self.offer_stacks(central, there);
-        self.nobody_has(there);
+    pub(crate) fn pidleput(&self, central: &mut Central<H>, p: PRef<H>) {
+        debug_assert!(!self.is_to_retire(&p), "pidleput: {:?} is surplus", *p);
+        self.offer_stacks(central, &p);
+        self.nobody_has(&p);
         central.idle.put_p(p);
     }
 
@@ -63,18 +61,14 @@ impl<H: Host> Sched<H> {
     }
 
     /// Takes the P that became idle last, and makes the monitor watch the caller's M from now on.
-    pub(crate) fn pidleget(&self, central: &mut Central<H>) -> Option<NonNull<P<H>>> {
+    pub(crate) fn pidleget(&self, central: &mut Central<H>) -> Option<PRef<H>> {
         let p = central.idle.take_p()?;
         self.p_taken(central, p);
         Some(p)
     }
 
     /// As `pidleget`, but takes the wanted P if that is idle.
-    pub(crate) fn pidleget_or(
-        &self,
-        central: &mut Central<H>,
-        wanted: Option<NonNull<P<H>>>,
-    ) -> Option<NonNull<P<H>>> {
+    pub(crate) fn pidleget_or(&self, central: &mut Central<H>, wanted: Option<PRef<H>>) -> Option<PRef<H>> {
         let Some(p) = wanted.and_then(|wanted| central.idle.take_this_p(wanted)) else {
             return self.pidleget(central);
         };
@@ -82,15 +76,12 @@ impl<H: Host> Sched<H> {
         Some(p)
     }
 
-    fn p_taken(&self, central: &mut Central<H>, p: NonNull<P<H>>) {
-        // SAFETY: Ps live as long as their scheduler.
-        let there = unsafe { p.as_ref() };
-        debug_assert!(!self.is_surplus(there) || self.is_stopping(), "p_taken: {there:?} is surplus");
-        let id = there.id;
-        there.poll_schedule.arrivals.begin_anew();
+    fn p_taken(&self, central: &mut Central<H>, p: PRef<H>) {
+        debug_assert!(!self.is_to_retire(&p), "p_taken: {:?} is surplus", *p);
+        p.poll_schedule.arrivals.begin_anew();
         // From here on the P's owner can insert timers.
-        self.timer_mask.set(id);
-        self.idle_mask.clear(id);
+        self.timer_mask.set(p.id);
+        self.idle_mask.clear(p.id);
         self.census.p_taken();
         central.watch_again(&self.monitor_note);
     }
@@ -124,7 +115,7 @@ impl<H: Host> Sched<H> {
 
     /// Takes `m`, which stands by, out again.
     pub(crate) fn leave_post(&self, m: &M<H>, central: &mut Central<H>) {
-        if central.poller.blocked() == Some(NonNull::from(m)) {
+        if central.poller.blocked() == Some(MRef::of(m)) {
             self.leave_poller(central);
         } else {
             central.idle.take_this_m(m);
@@ -157,7 +148,7 @@ impl<H: Host> Sched<H> {
     /// idled a P, rechecked the queues, and found work, but no M to summon: at `max_threads`, while `m` was not yet in the idle
     /// set. So `m` checks the global queue, and the jobs, in the critical section in which it joins the idle set, and the
     /// queues of the Ps after that: the order of I1 and I3 (`sleep_unless`).
-    pub(crate) fn mput(&self, m: &M<H>, central: &mut Central<H>) -> Option<NonNull<P<H>>> {
+    pub(crate) fn mput(&self, m: &M<H>, central: &mut Central<H>) -> Option<PRef<H>> {
         mutant!(StopmSkipsGlobal: central.idle.put_m(m); return None);
         // The look after the lock would see jobs, too, and wake an M for them; here `m` itself takes the P.
         if (!central.globq.is_empty() || self.jobs_somewhere())
@@ -170,7 +161,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// Called after `mput`, without the lock: acquires `p` and spins, or sleeps.
-    pub(crate) fn sleep_unless(&self, m: &M<H>, p: Option<NonNull<P<H>>>) {
+    pub(crate) fn sleep_unless(&self, m: &M<H>, p: Option<PRef<H>>) {
         let Some(p) = p else {
             self.wake_for_the_idle();
             return self.sleep_on_note(m);

@@ -10,19 +10,19 @@
 use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
-use std::ptr::NonNull;
+use crate::sched::lasting::{MRef, PRef};
 
 /// See the header.
 pub(crate) struct IdleSet<H: Host> {
     /// The P that became idle last comes last, and is taken first.
-    ps: Vec<NonNull<P<H>>>,
+    ps: Vec<PRef<H>>,
     /// The M that stood by last comes last, and is taken first.
-    ms: Vec<NonNull<M<H>>>,
+    ms: Vec<MRef<H>>,
 }
 
 impl<H: Host> IdleSet<H> {
     /// Returns a set of these Ps, the last of which is taken first.
-    pub(crate) fn of(ps: Vec<NonNull<P<H>>>) -> Self {
+    pub(crate) fn of(ps: Vec<PRef<H>>) -> Self {
         IdleSet { ps, ms: Vec::new() }
     }
 
@@ -34,30 +34,29 @@ impl<H: Host> IdleSet<H> {
         self.ps.len()
     }
 
-    pub(crate) fn ps(&self) -> impl Iterator<Item = &NonNull<P<H>>> {
+    pub(crate) fn ps(&self) -> impl Iterator<Item = &PRef<H>> {
         self.ps.iter()
     }
 
     /// Puts in a P that no M holds.
-    pub(crate) fn put_p(&mut self, p: NonNull<P<H>>) {
+    pub(crate) fn put_p(&mut self, p: PRef<H>) {
         debug_assert!(!self.ps.contains(&p), "put_p: the P is idle already");
         self.ps.push(p);
     }
 
-    pub(crate) fn take_p(&mut self) -> Option<NonNull<P<H>>> {
+    pub(crate) fn take_p(&mut self) -> Option<PRef<H>> {
         self.ps.pop()
     }
 
     /// Takes this P, if it is idle.
-    pub(crate) fn take_this_p(&mut self, wanted: NonNull<P<H>>) -> Option<NonNull<P<H>>> {
+    pub(crate) fn take_this_p(&mut self, wanted: PRef<H>) -> Option<PRef<H>> {
         let at = self.ps.iter().position(|&p| p == wanted)?;
         Some(self.ps.remove(at))
     }
 
     /// Takes the Ps for which `is` returns `true`.
-    pub(crate) fn take_ps(&mut self, is: impl Fn(&P<H>) -> bool) -> impl Iterator<Item = NonNull<P<H>>> {
-        // SAFETY: Ps live as long as their scheduler.
-        self.ps.extract_if(.., move |p| is(unsafe { p.as_ref() }))
+    pub(crate) fn take_ps(&mut self, is: impl Fn(&P<H>) -> bool) -> impl Iterator<Item = PRef<H>> {
+        self.ps.extract_if(.., move |p| is(p))
     }
 
     pub(crate) fn has_m(&self) -> bool {
@@ -68,29 +67,29 @@ impl<H: Host> IdleSet<H> {
         self.ms.len()
     }
 
-    pub(crate) fn contains_m(&self, m: NonNull<M<H>>) -> bool {
+    pub(crate) fn contains_m(&self, m: MRef<H>) -> bool {
         self.ms.contains(&m)
     }
 
     /// Puts in `m`, the caller, which then sleeps on the note.
     pub(crate) fn put_m(&mut self, m: &M<H>) {
         debug_assert!(m.p().is_none(), "put_m: an M that stands by holds no P");
-        debug_assert!(!self.contains_m(NonNull::from(m)), "put_m: the M stands by already");
-        self.ms.push(NonNull::from(m));
+        debug_assert!(!self.contains_m(MRef::of(m)), "put_m: the M stands by already");
+        self.ms.push(MRef::of(m));
     }
 
-    pub(crate) fn take_m(&mut self) -> Option<NonNull<M<H>>> {
+    pub(crate) fn take_m(&mut self) -> Option<MRef<H>> {
         self.ms.pop()
     }
 
     /// Takes this M. Returns `false` if a waker has already taken it.
     pub(crate) fn take_this_m(&mut self, m: &M<H>) -> bool {
         let before = self.ms.len();
-        self.ms.retain(|&other| other != NonNull::from(m));
+        self.ms.retain(|&other| other != MRef::of(m));
         self.ms.len() < before
     }
 
-    pub(crate) fn take_ms(&mut self) -> Vec<NonNull<M<H>>> {
+    pub(crate) fn take_ms(&mut self) -> Vec<MRef<H>> {
         std::mem::take(&mut self.ms)
     }
 }

@@ -295,7 +295,7 @@ impl<H: Host> Sched<H> {
         if !self.has_forked() {
             return LeftJobs::None;
         }
-        let retired = self.ps.iter().filter(|p| self.is_to_retire(NonNull::from(&***p)) && self.is_idle(p));
+        let retired = self.ps.iter().filter(|p| self.is_to_retire(p) && self.is_idle(p));
         let left = retired.map(|p| match (p.jobs.is_empty(), p.jobs.stand_above_background()) {
             (true, _) => LeftJobs::None,
             (false, false) => LeftJobs::Background,

@@ -45,10 +45,10 @@ use crate::host::Host;
 use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{Relaxed, capacity, event, pause};
+use crate::sched::lasting::PRef;
 use crate::sched::run::classes::BY_HINT;
 use crate::sched::run::gqueue::GQueue;
 use crate::sched::{Central, Sched};
-use std::ptr::NonNull;
 
 /// After this many mailed goroutines an owner takes one that any P may run: otherwise a goroutine that mails others to its own
 /// P, each of which does the same, would keep the rest of the global queue waiting for ever.
@@ -229,11 +229,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// Takes an idle P that has mail; else the wanted P if it is idle, or any other idle P.
-    pub(crate) fn addressee_or(
-        &self,
-        central: &mut Central<H>,
-        wanted: Option<NonNull<P<H>>>,
-    ) -> Option<NonNull<P<H>>> {
+    pub(crate) fn addressee_or(&self, central: &mut Central<H>, wanted: Option<PRef<H>>) -> Option<PRef<H>> {
         let wanted =
             if central.globq.mail.is_empty() { wanted } else { self.idle_addressee(central).or(wanted) };
         self.pidleget_or(central, wanted)
@@ -241,10 +237,8 @@ impl<H: Host> Sched<H> {
 
     /// Returns an idle P that has mail.
     #[cold]
-    fn idle_addressee(&self, central: &Central<H>) -> Option<NonNull<P<H>>> {
-        let mail = &central.globq.mail;
-        // SAFETY: Ps live as long as their scheduler.
-        central.idle.ps().copied().find(|p| mail.is_for(unsafe { p.as_ref() }.id))
+    fn idle_addressee(&self, central: &Central<H>) -> Option<PRef<H>> {
+        central.idle.ps().copied().find(|p| central.globq.mail.is_for(p.id))
     }
 
     /// Moves the mail of all idle Ps to the end of the global queue, because there is no M for an idle P. Otherwise the mail
@@ -253,8 +247,7 @@ impl<H: Host> Sched<H> {
         if central.globq.mail.is_empty() {
             return;
         }
-        // SAFETY: Ps live as long as their scheduler.
-        let idle: Vec<u32> = central.idle.ps().map(|p| unsafe { p.as_ref() }.id).collect();
+        let idle: Vec<u32> = central.idle.ps().map(|p| p.id).collect();
         for p in idle {
             let all = central.globq.mail.take_all(p);
             central.globq.extend(all.into_iter());

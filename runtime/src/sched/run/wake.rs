@@ -75,17 +75,17 @@ use crate::m::{Assignment, M};
 use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{Ordering, event, fence, fence_after_exchange};
+use crate::sched::lasting::MRef;
 use crate::sched::threads::blockers::BlockerM;
 use crate::sched::{Central, Sched};
 use crate::wait::abandon::AbandonHook;
 use crate::wait::status::{Then, WaitNumber};
-use std::ptr::NonNull;
 
 /// The M to wake or start: chosen under the lock, woken or started after the lock.
 #[must_use]
 pub(crate) enum Wake<H: Host> {
     /// An M that sleeps on a note.
-    M(NonNull<M<H>>),
+    M(MRef<H>),
     /// The M that waits in the poller.
     Poller,
     /// A new M.
@@ -351,7 +351,7 @@ impl<H: Host> Sched<H> {
             // The woken M might run on this CPU, in the owner's place: then it gives the CPU back (`steal.rs`).
             p.queue_age.show_cpu(H::cpu());
             if let Some(Wake::M(m)) = wake {
-                self.await_m(p, m);
+                self.await_m(p, &m);
             }
             p.while_waking(|| self.start_woken(wake));
         }
@@ -366,14 +366,12 @@ impl<H: Host> Sched<H> {
     /// * it waits for its bound goroutine, which might be in the global queue (`rescue`).
     pub(crate) fn startm(&self, central: &mut Central<H>, assignment: Assignment<H>) -> Option<Wake<H>> {
         if let Some(m) = central.idle.take_m() {
-            // SAFETY: Ms live as long as their scheduler.
-            unsafe { m.as_ref() }.assign(assignment);
+            m.assign(assignment);
             return Some(Wake::M(m));
         }
         if let Some(m) = central.poller.blocked() {
             self.expel_poller(central);
-            // SAFETY: Ms live as long as their scheduler.
-            unsafe { m.as_ref() }.assign(assignment);
+            m.assign(assignment);
             return Some(Wake::Poller);
         }
         if matches!(assignment, Assignment::Summons) {
@@ -411,12 +409,10 @@ impl<H: Host> Sched<H> {
                 return self.blockers_go_back(central);
             }
         };
-        // SAFETY: Ps live as long as their scheduler.
-        let there = unsafe { p.as_ref() };
-        there.runq.drain(|g| central.globq.push(g));
-        unless!(TakeBackKeepsTheBatch, self.empty_batch(central, there));
+        p.runq.drain(|g| central.globq.push(g));
+        unless!(TakeBackKeepsTheBatch, self.empty_batch(central, &p));
         self.publish_len(central);
-        if self.is_to_retire(p).unless(TakeBackKeepsTheSurplus) {
+        if self.is_to_retire(&p).unless(TakeBackKeepsTheSurplus) {
             self.retire(central, p);
         } else {
             self.pidleput(central, p);
@@ -429,8 +425,8 @@ impl<H: Host> Sched<H> {
         mutant!(SubmitNoBreak: if matches!(wake, Some(Wake::Poller)) { return });
         match wake {
             None => {}
-            // SAFETY: Ms live as long as their scheduler. `m` was taken out of the idle set, or of `bound_ms`.
-            Some(Wake::M(m)) => unsafe { m.as_ref() }.note.wake(),
+            // `m` was taken out of the idle set, or of `bound_ms`.
+            Some(Wake::M(m)) => m.note.wake(),
             Some(Wake::Poller) => self.break_poll(),
             Some(Wake::New(assignment)) => self.newm(assignment),
         }

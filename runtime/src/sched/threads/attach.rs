@@ -21,8 +21,8 @@ impl<H: Host> Sched<H> {
         central.alive += 1;
         central.attached += 1;
         drop(central);
-        // SAFETY: Ms live as long as their scheduler, whose `alive` has just counted this thread.
-        let m = unsafe { m.as_ref() };
+        // `alive` has just counted this thread.
+        let m = m.get();
         g.ties.attach(m.id);
         M::set_current(Some(m));
         self.thread_begins(m);

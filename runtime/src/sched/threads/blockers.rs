@@ -121,8 +121,7 @@ impl<H: Host> Sched<H> {
     /// As `take_m_for_blocker`, but starts no new M.
     fn take_sleeper_for_blocker(&self, central: &mut Central<H>) -> Option<Wake<H>> {
         let m = central.idle.take_m()?;
-        // SAFETY: Ms live as long as their scheduler. The lock, and the idle set, give this M to its finder alone.
-        unsafe { m.as_ref() }.assign(Assignment::Blocker);
+        m.assign(Assignment::Blocker);
         central.blocker_m = BlockerM::Comes;
         Some(Wake::M(m))
     }

@@ -39,12 +39,11 @@
 use crate::g::GRef;
 use crate::host::Host;
 use crate::m::{Assignment, M, Window};
-use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{Ordering, event, fence};
 use crate::sched::Sched;
+use crate::sched::lasting::PRef;
 use crate::sched::run::spawn_burst;
-use std::ptr::NonNull;
 
 impl<H: Host> Sched<H> {
     /// Gives the P of the calling goroutine away; the goroutine goes on without a P.
@@ -65,11 +64,9 @@ impl<H: Host> Sched<H> {
     }
 
     /// Assigns `p`, which the caller has released, or taken from its M, to an M; or retires it, or makes it idle.
-    pub(crate) fn handoffp(&self, p: NonNull<P<H>>) {
-        // SAFETY: Ps live as long as their scheduler.
-        let there = unsafe { p.as_ref() };
+    pub(crate) fn handoffp(&self, p: PRef<H>) {
         let mut central = self.central.lock();
-        if self.is_to_retire(p) {
+        if self.is_to_retire(&p) {
             self.retire(&mut central, p);
             drop(central);
             // For the goroutines that stood in the P's queue; and so that an M goes to the poller, if none is there.
@@ -77,7 +74,7 @@ impl<H: Host> Sched<H> {
             self.wakep();
             return;
         }
-        let works = self.has_work(there);
+        let works = self.has_work(&p);
         mutant!(HandoffpSkipsQueue: let works = false);
         if works && !self.is_stopping() {
             let wake = self.startm(&mut central, Assignment::P(p));
@@ -88,8 +85,8 @@ impl<H: Host> Sched<H> {
             return self.start_woken(wake);
         }
         if self.is_stopping().unless(HandoffpAtTheEndKeepsTheQueue) {
-            there.runq.drain(|g| central.globq.push(g));
-            self.empty_batch(&mut central, there);
+            p.runq.drain(|g| central.globq.push(g));
+            self.empty_batch(&mut central, &p);
             self.publish_len(&central);
         }
         self.pidleput(&mut central, p);

@@ -7,10 +7,10 @@
 use crate::g::GRef;
 use crate::host::Host;
 use crate::m::M;
-use std::ptr::NonNull;
+use crate::sched::lasting::MRef;
 
 /// See the module's header.
-pub(crate) struct BoundMs<H: Host>(Vec<(NonNull<M<H>>, GRef<H>)>);
+pub(crate) struct BoundMs<H: Host>(Vec<(MRef<H>, GRef<H>)>);
 
 impl<H: Host> BoundMs<H> {
     pub(crate) fn new() -> Self {
@@ -19,25 +19,25 @@ impl<H: Host> BoundMs<H> {
 
     /// A2: `m` waits for `g` from here on.
     pub(crate) fn enter(&mut self, m: &M<H>, g: GRef<H>) {
-        let m = NonNull::from(m);
-        debug_assert!(self.0.iter().all(|&(other, _)| other != m), "enter: {m:?} waits already");
+        let m = MRef::of(m);
+        debug_assert!(self.0.iter().all(|&(other, _)| other != m), "enter: M{} waits already", m.id);
         self.0.push((m, g));
     }
 
     /// F3: takes `m` out; the caller wakes `m`. Returns `false` if `m` does not wait yet.
     #[must_use]
-    pub(crate) fn take(&mut self, m: NonNull<M<H>>) -> bool {
+    pub(crate) fn take(&mut self, m: MRef<H>) -> bool {
         let place = self.0.iter().position(|&(other, _)| other == m);
         place.map(|place| self.0.remove(place)).is_some()
     }
 
     /// At the end of the runtime: takes all Ms out; the caller wakes them.
-    pub(crate) fn take_all(&mut self) -> Vec<NonNull<M<H>>> {
+    pub(crate) fn take_all(&mut self) -> Vec<MRef<H>> {
         self.0.drain(..).map(|(m, _)| m).collect()
     }
 
     /// Returns the M that waits for `g`, if there is one.
-    pub(crate) fn of(&self, g: GRef<H>) -> Option<NonNull<M<H>>> {
+    pub(crate) fn of(&self, g: GRef<H>) -> Option<MRef<H>> {
         self.0.iter().find(|(_, bound)| *bound == g).map(|&(m, _)| m)
     }
 

@@ -221,11 +221,9 @@ impl<H: Host> Sched<H> {
         let assignment = Assignment::P(m.release());
         let to = central.ms[g.ties.m() as usize];
         let sleeps = central.bound_ms.take(to);
-        // SAFETY: Ms live as long as their scheduler.
-        let to = unsafe { to.as_ref() };
         to.assign(assignment);
         mutant!(BoundNotWoken: let sleeps = false);
-        mutant!(BringerSkipsGlobal: return self.stand_by_after_bringing(m, central, sleeps.then_some(to)));
+        mutant!(BringerSkipsGlobal: return self.stand_by_after_bringing(m, central, sleeps.then_some(&*to)));
         let p = self.mput(m, &mut central);
         drop(central);
         if sleeps {
@@ -412,8 +410,7 @@ impl<H: Host> Sched<H> {
         let to = found?;
         let _waited = central.bound_ms.take(to);
         let p = self.pidleget(central).expect("rescue: a P is idle, under the lock");
-        // SAFETY: Ms live as long as their scheduler.
-        unsafe { to.as_ref() }.assign(Assignment::P(p));
+        to.assign(Assignment::P(p));
         Some(Wake::M(to))
     }
 }

@@ -36,8 +36,8 @@ use crate::m::M;
 use crate::prim::event;
 use crate::prim::hooks::*;
 use crate::runtime::thread_start::ThreadGuards;
+use crate::sched::lasting::MRef;
 use crate::sched::{Central, Sched};
-use std::ptr::NonNull;
 
 /// Whose thread the ending M runs on.
 pub(crate) enum Whose<H: Host> {
@@ -101,7 +101,7 @@ impl<H: Host> Sched<H> {
         let own = m.handle.take();
         central.ended.extend(own);
         let p = m.parting_p.take();
-        central.spare_ms.push(NonNull::from(m));
+        central.spare_ms.push(MRef::of(m));
         central.attached -= u32::from(matches!(whose, Whose::Program));
         m.life.set(m.life.get() + 1);
         let waited_for = !stopping && (!central.globq.is_empty() || self.jobs_somewhere());
@@ -146,17 +146,14 @@ impl<H: Host> Sched<H> {
 
     /// Takes a record for a thread that is about to start, or to become an M for a while. Returns the record, and the name of
     /// this life of it.
-    pub(crate) fn take_record(&self, central: &mut Central<H>) -> (NonNull<M<H>>, Life) {
-        let there = central.spare_ms.pop().unwrap_or_else(|| {
-            let fresh = Box::new(M::new(central.ms.len() as u32, self));
-            let there = NonNull::from(Box::leak(fresh));
-            central.ms.push(there);
-            there
+    pub(crate) fn take_record(&self, central: &mut Central<H>) -> (MRef<H>, Life) {
+        let m = central.spare_ms.pop().unwrap_or_else(|| {
+            let fresh = MRef::boxed(Box::new(M::new(central.ms.len() as u32, self)));
+            central.ms.push(fresh);
+            fresh
         });
-        // SAFETY: Ms live as long as their scheduler; a spare one has no thread.
-        let m = unsafe { there.as_ref() };
         m.ends.set(false);
-        (there, Life(m.life.get()))
+        (m, Life(m.life.get()))
     }
 }
 
@@ -179,8 +176,7 @@ impl<H: Host> Central<H> {
     pub(crate) fn take_threads(&mut self) -> Vec<H::Thread> {
         let mut all: Vec<_> = self.monitor_thread.take().into_iter().collect();
         all.append(&mut self.ended);
-        // SAFETY: Ms live as long as their scheduler.
-        all.extend(self.ms.iter().filter_map(|m| unsafe { m.as_ref() }.handle.take()));
+        all.extend(self.ms.iter().filter_map(|m| m.handle.take()));
         all
     }
 }

@@ -59,7 +59,6 @@ use crate::sched::watch::told::Refusal;
 use crate::sched::{Central, Sched};
 use gmp_timers::Nanos;
 use std::io;
-use std::ptr::NonNull;
 use std::time::Duration;
 
 /// How long the runtime asks for no thread after a refused one. A thread that the system would no longer refuse comes later by
@@ -193,32 +192,25 @@ impl<H: Host> Sched<H> {
             return Ok(());
         }
         debug_assert!(central.living() < self.config.max_threads, "spawn_m: more threads than there may be");
-        let (there, life) = self.take_record(&mut central);
-        // SAFETY: Ms live as long as their scheduler, which `this` holds.
-        let m = unsafe { there.as_ref() };
+        let (m, life) = self.take_record(&mut central);
         let name = format!("{}{}", self.config.thread_name, m.id);
         m.assign(assignment);
-        let raw = Handed(there);
         // Counted once for the M, and once for this start: the ender waits until the thread's handle is kept.
         central.alive += 2;
         central.starting += 1;
         drop(central);
 
-        let started = H::start(&name, move || {
-            let raw = raw;
-            // SAFETY: Ms live as long as their scheduler, which `this` holds.
-            this.mstart(unsafe { raw.0.as_ref() });
-        });
+        let started = H::start(&name, move || this.mstart(&m));
         let result = match started {
             Ok(thread) => {
-                self.central.lock().keep_thread(m, life, thread);
+                self.central.lock().keep_thread(&m, life, thread);
                 Ok(())
             }
             Err(refused) => {
                 let assignment =
                     m.take_back_assignment().expect("spawn_m: what was left for an M that did not start");
                 let mut central = self.central.lock();
-                central.spare_ms.push(there);
+                central.spare_ms.push(m);
                 central.starting -= 1;
                 drop(central);
                 self.thread_left();
@@ -229,11 +221,6 @@ impl<H: Host> Sched<H> {
         result
     }
 }
-
-/// A pointer to an M on the way to the M's own thread.
-struct Handed<H: Host>(NonNull<M<H>>);
-// SAFETY: an M is Sync, so the thread to which the pointer goes can use it.
-unsafe impl<H: Host> Send for Handed<H> {}
 
 #[cfg(all(test, not(gmp_loom)))]
 mod tests {

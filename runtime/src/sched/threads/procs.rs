@@ -59,8 +59,8 @@ use crate::m::M;
 use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{CachePadded, MutexGuard, Relaxed, Release, capacity, event};
+use crate::sched::lasting::PRef;
 use crate::sched::{Central, Sched};
-use std::ptr::NonNull;
 
 /// Where the number of Ps comes from.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -134,24 +134,20 @@ impl<H: Host> Sched<H> {
 
     /// Returns `true` if the caller, which puts `p` down, has to `retire` it. Under the lock. Returns `false` at the end of a
     /// runtime, where no P retires.
-    pub(crate) fn is_to_retire(&self, p: NonNull<P<H>>) -> bool {
-        // SAFETY: Ps live as long as their scheduler.
-        let id = unsafe { p.as_ref() }.id;
+    pub(crate) fn is_to_retire(&self, p: &P<H>) -> bool {
         let wanted = self.wanted.load(Relaxed);
-        id >= wanted && wanted > 0
+        p.id >= wanted && wanted > 0
     }
 
     /// Retires a surplus P that no M holds any more; the goroutines in its queue go to the global queue. The caller wakes an M
     /// for them.
-    pub(crate) fn retire(&self, central: &mut Central<H>, p: NonNull<P<H>>) {
-        // SAFETY: Ps live as long as their scheduler.
-        let there = unsafe { p.as_ref() };
-        event(format_args!("retires {there:?}"));
-        unless!(RetireKeepsTheQueue, there.runq.drain(|g| central.globq.push(g)));
-        unless!(RetireKeepsTheBatch, self.empty_batch(central, there));
+    pub(crate) fn retire(&self, central: &mut Central<H>, p: PRef<H>) {
+        event(format_args!("retires {:?}", *p));
+        unless!(RetireKeepsTheQueue, p.runq.drain(|g| central.globq.push(g)));
+        unless!(RetireKeepsTheBatch, self.empty_batch(central, &p));
         self.publish_len(central);
-        self.offer_stacks(central, there);
-        self.nobody_has(there);
+        self.offer_stacks(central, &p);
+        self.nobody_has(&p);
         central.retired_ps.push(p);
         self.census.p_retired();
     }
@@ -162,7 +158,7 @@ impl<H: Host> Sched<H> {
     pub(crate) fn leave_surplus(&self, m: &M<H>) {
         let mut central = self.central.lock();
         let held = m.p().expect("leave_surplus: the M holds a P");
-        let retires = self.is_to_retire(NonNull::from(held));
+        let retires = self.is_to_retire(held);
         mutant!(LeaveSurplusBlindly: let retires = true);
         if !retires {
             return;
@@ -237,15 +233,13 @@ impl<H: Host> Sched<H> {
     /// Returns `true` if any P became idle.
     fn add_idle(&self, central: &mut Central<H>) -> bool {
         let before = central.idle.num_ps();
-        // SAFETY: Ps live as long as their scheduler.
-        let wanted = central.retired_ps.extract_if(.., |p| !self.is_surplus(unsafe { p.as_ref() }));
+        let wanted = central.retired_ps.extract_if(.., |p| !self.is_surplus(p));
         wanted.for_each(|p| central.idle.put_p(p));
         // SAFETY: the pool lives as long as the scheduler.
         let home = unsafe { self.pool.as_ref() }.sched();
         while self.ps.len() < central.procs as usize {
             let p = self.ps.push(|id| P::new(id, home, self.config.policy));
-            // SAFETY: Ps live as long as their scheduler.
-            self.nobody_has(unsafe { p.as_ref() });
+            self.nobody_has(&p);
             central.idle.put_p(p);
         }
         let came = central.idle.num_ps() - before;

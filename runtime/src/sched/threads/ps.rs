@@ -8,6 +8,7 @@
 use crate::host::Host;
 use crate::p::P;
 use crate::prim::{Acquire, AtomicU32, CachePadded, Relaxed, Release, capacity};
+use crate::sched::lasting::PRef;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -34,7 +35,7 @@ impl<H: Host> Ps<H> {
     }
 
     /// Makes the next P, with that P's number. Under the central lock, or before the scheduler is shared.
-    pub(crate) fn push(&self, make: impl FnOnce(u32) -> P<H>) -> NonNull<P<H>> {
+    pub(crate) fn push(&self, make: impl FnOnce(u32) -> P<H>) -> PRef<H> {
         // Relaxed: the caller alone writes `made`.
         let id = self.made.load(Relaxed);
         assert!((id as usize) < capacity::PROCS, "push: there is no room for another P ({id})");
@@ -45,7 +46,7 @@ impl<H: Host> Ps<H> {
         // Release: partner `deref`.
         self.made.store(id + 1, Release);
         // SAFETY: this function has just filled the slot.
-        NonNull::from(&**unsafe { slot.as_ref() })
+        PRef::of(unsafe { slot.as_ref() })
     }
 }
 

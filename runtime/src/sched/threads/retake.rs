@@ -46,15 +46,15 @@
 
 use crate::host::Host;
 use crate::m::M;
-use crate::m::handoff::{Ask, Entries, Judged};
+use crate::m::handoff::{Ask, Entries, Lease};
 use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{Ordering, fence};
+use crate::sched::lasting::PRef;
 use crate::sched::run::jobs::LeftJobs;
 use crate::sched::watch::told::Refusal;
 use crate::sched::{Central, Sched};
 use gmp_timers::Nanos;
-use std::ptr::NonNull;
 use std::time::Duration;
 
 /// How long a goroutine keeps the P while others wait: Go's 10 ms, less the time until another goroutine runs on that P. The
@@ -78,7 +78,7 @@ const SLOWEST: Duration = Duration::from_millis(5);
 /// A stay, as the monitor knows it.
 #[derive(Copy, Clone, Debug)]
 struct Stay {
-    judged: Judged,
+    judged: Lease,
     tick: u32,
     /// The time of the look before the look that first saw the stay.
     since: Nanos,
@@ -286,7 +286,7 @@ impl<H: Host> Sched<H> {
         let ran = now.saturating_since(stay.since);
         let left = TIME_SLICE.saturating_sub(ran);
         // No other M gets the P: it retires.
-        if self.is_to_retire(NonNull::from(p)) {
+        if self.is_to_retire(p) {
             let taken = self.retake(p, (judged, m), Ask::InAnyCase(tick));
             return if taken { Found::Taken } else { stay.demanded_in_vain() };
         }
@@ -349,7 +349,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// Returns the M that holds the P, and the M's lease. If the P changes hands between the two reads, the retake fails.
-    pub(crate) fn judge(p: &P<H>) -> Option<(Judged, &M<H>)> {
+    pub(crate) fn judge(p: &P<H>) -> Option<(Lease, &M<H>)> {
         let judged = p.handoff.judge();
         Some((judged, p.holder()?))
     }
@@ -357,7 +357,7 @@ impl<H: Host> Sched<H> {
     /// Takes `p` from `m`, the holder of the lease that was judged, and assigns `p` to another M, or makes `p` idle. Returns
     /// `false` if `m` is inside the runtime and has not ceded the P, if the P is in another lease by now, or if the barrier
     /// failed.
-    pub(crate) fn retake(&self, p: &P<H>, (judged, m): (Judged, &M<H>), ask: Ask) -> bool {
+    pub(crate) fn retake(&self, p: &P<H>, (judged, m): (Lease, &M<H>), ask: Ask) -> bool {
         self.retake_behind(p, (judged, m), ask, |downgrade| self.barrier_with(m, judged, downgrade))
     }
 
@@ -366,7 +366,7 @@ impl<H: Host> Sched<H> {
     pub(crate) fn retake_and_pause(
         &self,
         p: &P<H>,
-        (judged, m): (Judged, &M<H>),
+        (judged, m): (Lease, &M<H>),
         ask: Ask,
         between: impl FnOnce(),
     ) -> bool {
@@ -380,7 +380,7 @@ impl<H: Host> Sched<H> {
     fn retake_behind(
         &self,
         p: &P<H>,
-        (judged, m): (Judged, &M<H>),
+        (judged, m): (Lease, &M<H>),
         ask: Ask,
         barrier: impl FnOnce(&dyn Fn() -> bool) -> bool,
     ) -> bool {
@@ -392,14 +392,14 @@ impl<H: Host> Sched<H> {
         unless!(RetakeGivesUpLate, p.handoff.give_up());
         unless!(RetakeKeepsTheCpus, self.unbind_from(m, p.id, judged));
         mutant!(RetakeKeepsP: return true);
-        self.handoffp(NonNull::from(p));
+        self.handoffp(PRef::of(p));
         mutant!(RetakeGivesUpLate: relax(); p.handoff.give_up());
         true
     }
 
     /// RetakeBarrier, with the M of the lease that was judged. Returns `false` if the barrier failed: the P stays with the M.
     /// `downgrade` turns a demand into a request before the substitute for `membarrier`, which might wait long for a CPU.
-    fn barrier_with(&self, m: &M<H>, judged: Judged, downgrade: &dyn Fn() -> bool) -> bool {
+    fn barrier_with(&self, m: &M<H>, judged: Lease, downgrade: &dyn Fn() -> bool) -> bool {
         mutant!(WindowNoRetakeBarrier: return true);
         let entries = judged.entries();
         mutant!(RetakeTakesAllForFenced: let entries = Entries::Fenced);

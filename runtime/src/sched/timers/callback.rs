@@ -250,8 +250,7 @@ impl<H: Host> M<H> {
     /// recently.
     #[cold]
     fn any_timers<'a>(&self) -> &'a Arc<Timers<H>> {
-        // SAFETY: Ps live as long as their scheduler, which the calling goroutine keeps.
-        self.last_p().map_or(&self.sched().ps[0].timers, |p| unsafe { &p.as_ref().timers })
+        self.last_p().map_or(&self.sched().ps[0].timers, |p| &p.get().timers)
     }
 }
 

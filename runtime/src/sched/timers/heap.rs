@@ -14,15 +14,14 @@ use crate::g::GRef;
 use crate::g::list::GList;
 use crate::host::Host;
 use crate::m::M;
-use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{AtomicU64, Mutex, MutexGuard, Rank, Relaxed, UnsafeCell, Weak, prefetch};
 use crate::sched::Sched;
+use crate::sched::lasting::PRef;
 use crate::sched::timers::callback::Callback;
 use crate::sched::timers::shared::Shared;
 use crate::wait::status::{Then, WaitNumber};
 use gmp_timers::{Handle, Heap, Nanos};
-use std::ptr::NonNull;
 
 /// An entry of the heap.
 pub(super) enum Entry<H: Host> {
@@ -114,7 +113,7 @@ impl<T> Ahead<T> {
 }
 
 /// The place of a wait's timer. Belongs to the parker.
-pub(crate) struct WaitTimer<H: Host>(pub(super) UnsafeCell<Option<(NonNull<P<H>>, Handle)>>);
+pub(crate) struct WaitTimer<H: Host>(pub(super) UnsafeCell<Option<(PRef<H>, Handle)>>);
 
 impl<H: Host> WaitTimer<H> {
     pub(crate) fn new() -> Self {
@@ -135,8 +134,7 @@ impl<H: Host> WaitTimer<H> {
         // and no longer writes the place.
         if let Some((p, handle)) = self.0.with_mut(|place| unsafe { (*place).take() }) {
             mutant!(AlarmStaysArmed: return);
-            // SAFETY: Ps live as long as their scheduler, which a running goroutine keeps.
-            drop(unsafe { p.as_ref() }.timers.lock().remove(handle));
+            drop(p.timers.lock().remove(handle));
         }
     }
 }

@@ -38,6 +38,7 @@ use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{Acquire, Relaxed, event};
 use crate::sched::Sched;
+use crate::sched::lasting::PRef;
 use crate::sched::poll::NO_POLLER;
 use crate::sched::timers::callback::{Callback, RunMode};
 use crate::sched::timers::shared::Shared;
@@ -45,7 +46,6 @@ use crate::sched::watch::deadlock::Serving;
 use crate::wait::status::WaitNumber;
 use gmp_timers::Nanos;
 use heap::{Entry, LATEST, Limit, Sleepers};
-use std::ptr::NonNull;
 
 pub(crate) use heap::{Locked, Set, Timers, WaitTimer};
 
@@ -205,7 +205,7 @@ impl<H: Host> Sched<H> {
         let place = unsafe { &(*timer).0 };
         // SAFETY: the parker does not run before the heap's lock is free, and until then the timer alone knows of the
         // wait.
-        let note = || place.with_mut(|place| unsafe { *place = Some((NonNull::from(p), handle)) });
+        let note = || place.with_mut(|place| unsafe { *place = Some((PRef::of(p), handle)) });
         unless!(AlarmNotedLate, note());
         locked.publish();
         drop(locked);

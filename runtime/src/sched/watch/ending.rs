@@ -195,14 +195,11 @@ impl<H: Host> Sched<H> {
     /// Returns what is known of a goroutine that ran a moment ago; `None` if it has ended.
     fn running(&self, g: GRef<H>, id: u64) -> Option<Left> {
         let central = self.central.lock();
-        // SAFETY: Ms live as long as their scheduler.
-        let mut ms = central.ms.iter().map(|m| unsafe { m.as_ref() });
-        let on = ms.find(|m| m.shown_g() == Some(g.get()));
+        let on = central.ms.iter().copied().find(|m| m.shown_g() == Some(g.get()));
         let birth = on.filter(|m| self.stays_outside(m, g)).map(|_| {
             // The goroutine does not end while this thread holds the lock: see the module's header.
             (g.id(), g.with_birth(|birth| (birth.name.clone(), birth.site)))
         });
-        drop(ms);
         drop(central);
         let does = match on {
             Some(m) if H::is_blocked(&m.local).unwrap_or(false) => "blocks its thread",

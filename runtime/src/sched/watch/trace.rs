@@ -23,6 +23,7 @@
 use crate::g::pool::GPool;
 use crate::host::Host;
 use crate::p::P;
+use crate::sched::lasting::MRef;
 use crate::sched::{Central, Sched};
 use crate::wait::status::Status;
 use gmp_timers::Nanos;
@@ -106,16 +107,12 @@ impl<H: Host> Sched<H> {
     }
 
     fn see_ms(&self, central: &Central<H>) -> Vec<SeenM> {
-        let see = |&there: &std::ptr::NonNull<_>| {
-            // SAFETY: Ms live as long as their scheduler.
-            let m: &crate::m::M<H> = unsafe { there.as_ref() };
-            SeenM {
-                id: m.id,
-                p: m.shown_p().map(|p| p.id),
-                g: m.shown_g().map(|g| g.as_ptr().cast_const().cast()),
-                spinning: m.spinning.peek(),
-                blocked: central.idle.contains_m(there),
-            }
+        let see = |&m: &MRef<H>| SeenM {
+            id: m.id,
+            p: m.shown_p().map(|p| p.id),
+            g: m.shown_g().map(|g| g.as_ptr().cast_const().cast()),
+            spinning: m.spinning.peek(),
+            blocked: central.idle.contains_m(m),
         };
         central.ms.iter().map(see).collect()
     }

@@ -67,8 +67,7 @@ impl<H: Host> Sched<H> {
     pub(crate) fn empty_idle_stack_caches(&self) -> bool {
         let central = self.central.lock();
         for p in central.idle.ps().chain(&central.retired_ps) {
-            // SAFETY: Ps live as long as their scheduler.
-            unsafe { p.as_ref() }.with_stack_cache(|cache| self.host.empty(cache));
+            p.with_stack_cache(|cache| self.host.empty(cache));
         }
         mutant!(TrimEmptiesBusyCaches: for p in self.ps.iter() { p.with_stack_cache(|cache| self.host.empty(cache)); });
         self.all_idle(&central)

@@ -108,8 +108,6 @@ impl<H: Host> Sched<H> {
         let asked_for = running.iter().enumerate().filter(|(_, runs)| runs.why.is_none());
         let places: HashMap<_, _> = asked_for.map(|(at, runs)| (runs.g.get(), at)).collect();
         let central = self.central.lock();
-        // SAFETY: Ms live as long as their scheduler.
-        let ms = central.ms.iter().map(|m| unsafe { m.as_ref() });
-        ms.filter_map(|m| Some((m.thread(), *places.get(&m.shown_g()?)?))).unzip()
+        central.ms.iter().filter_map(|m| Some((m.thread(), *places.get(&m.shown_g()?)?))).unzip()
     }
 }
