@@ -78,6 +78,12 @@ impl<H: Host> Stock<H> {
         chunk
     }
 
+    fn live(&self) -> impl Iterator<Item = GRef<H>> {
+        // SAFETY: chunks live as long as the pool.
+        let all = self.chunks.iter().flat_map(|(chunk, _)| unsafe { chunk.as_ref() });
+        all.filter(|g| g.is_live()).map(GRef::new)
+    }
+
     /// Returns room for a chunk in a region; `None` if the host has none.
     fn cut(&mut self) -> Option<NonNull<G<H>>> {
         let bytes = capacity::G_CHUNK * size_of::<G<H>>();
@@ -163,10 +169,22 @@ impl<H: Host> GPool<H> {
     /// All Gs in `gs` came from `this` and have no party left.
     pub(crate) unsafe fn put(this: NonNull<Self>, gs: impl ExactSizeIterator<Item = GRef<H>>) {
         // SAFETY: the pool lives while one of its Gs is out (`g/mod.rs`, invariant 3), and these are out.
-        let pool = unsafe { this.as_ref() };
-        let mut stock = pool.stock.lock();
-        stock.out -= gs.len();
-        stock.free.extend(gs.inspect(|g| g.place.touch()));
+        unsafe {
+            Self::change(this, |stock| {
+                stock.out -= gs.len();
+                stock.free.extend(gs.inspect(|g| g.place.touch()));
+            });
+        }
+    }
+
+    /// Calls `f`, and frees the pool if it is closed, and all Gs are back.
+    ///
+    /// # Safety
+    /// The pool lives, and the caller uses it no longer.
+    unsafe fn change(this: NonNull<Self>, f: impl FnOnce(&mut Stock<H>)) {
+        // SAFETY: by this function's contract.
+        let mut stock = unsafe { this.as_ref() }.stock.lock();
+        f(&mut stock);
         let last = stock.closed && stock.out == 0;
         drop(stock);
         if last {
@@ -181,49 +199,18 @@ impl<H: Host> GPool<H> {
     /// Called once; no `get` follows.
     pub(crate) unsafe fn close(this: NonNull<Self>) {
         // SAFETY: a pool that is not closed lives.
-        let mut stock = unsafe { this.as_ref() }.stock.lock();
-        stock.closed = true;
-        let last = stock.out == 0;
-        drop(stock);
-        if last {
-            // SAFETY: as in `put`.
-            drop(unsafe { Box::from_raw(this.as_ptr()) });
-        }
+        unsafe { Self::change(this, |stock| stock.closed = true) };
     }
 
     /// Returns the first goroutine that has not ended and for which `f` returns `true`. Calls `f` under the pool's lock: `f`
     /// takes no lock.
-    ///
-    /// # Safety
-    /// The pool is not closed yet.
-    pub(crate) unsafe fn find_live(
-        this: NonNull<Self>,
-        mut f: impl FnMut(GRef<H>) -> bool,
-    ) -> Option<GRef<H>> {
-        // SAFETY: by this function's contract.
-        let stock = unsafe { this.as_ref() }.stock.lock();
-        // SAFETY: chunks live as long as the pool.
-        let all = stock.chunks.iter().flat_map(|(chunk, _)| unsafe { chunk.as_ref() });
-        all.filter(|g| g.is_live()).map(GRef::new).find(|&g| f(g))
+    pub(crate) fn find_live(&self, mut f: impl FnMut(GRef<H>) -> bool) -> Option<GRef<H>> {
+        self.stock.lock().live().find(|&g| f(g))
     }
 
-    /// Calls `f` for each goroutine that has not ended.
-    ///
-    /// # Safety
-    /// The pool is not closed yet.
-    pub(crate) unsafe fn for_each_live(this: NonNull<Self>, mut f: impl FnMut(GRef<H>)) {
-        // SAFETY: by this function's contract.
-        let stock = unsafe { this.as_ref() }.stock.lock();
-        let live: Vec<GRef<H>> = stock
-            .chunks
-            .iter()
-            // SAFETY: chunks live as long as the pool.
-            .flat_map(|(chunk, _)| unsafe { chunk.as_ref() })
-            .filter(|g| g.is_live())
-            .map(GRef::new)
-            .collect();
-        drop(stock);
-        live.into_iter().for_each(&mut f);
+    /// Returns the goroutines that have not ended.
+    pub(crate) fn live(&self) -> Vec<GRef<H>> {
+        self.stock.lock().live().collect()
     }
 }
 

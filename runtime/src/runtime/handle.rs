@@ -62,7 +62,7 @@ unwind_safe!(Handle);
 
 impl Handle {
     pub(crate) fn of(sched: &Sched<Active>) -> Self {
-        Handle(sched.weak())
+        Handle(sched.weak().clone())
     }
 
     /// Starts a goroutine in the runtime, as [`go`](crate::go) does for a goroutine of that runtime. Does not block.

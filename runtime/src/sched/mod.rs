@@ -391,16 +391,19 @@ impl<H: Host> Sched<H> {
         self.pool
     }
 
+    fn gs(&self) -> &GPool<H> {
+        // SAFETY: only the drop of the scheduler closes the pool.
+        unsafe { self.pool.as_ref() }
+    }
+
     /// Returns a handle to this scheduler that does not keep it alive.
-    pub(crate) fn weak(&self) -> Weak<Self> {
-        // SAFETY: the pool lives as long as the scheduler.
-        unsafe { self.pool.as_ref() }.sched().clone()
+    pub(crate) fn weak(&self) -> &Weak<Self> {
+        self.gs().sched()
     }
 
     /// Returns a counted handle to this scheduler; `None` while the last one is dropped.
     pub(crate) fn arc(&self) -> Option<Arc<Self>> {
-        // SAFETY: the pool lives as long as the scheduler.
-        unsafe { self.pool.as_ref() }.sched().upgrade()
+        self.weak().upgrade()
     }
 
     /// Returns how many goroutines have not ended.

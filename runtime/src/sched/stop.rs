@@ -74,7 +74,6 @@
 //! Checked by `models/shutdown.rs`; the later steps also by `models/submit_vs_idle.rs` and `models/locked.rs`.
 
 use crate::g::list::GList;
-use crate::g::pool::GPool;
 use crate::g::{self, G, GRef};
 use crate::host::Host;
 use crate::m::M;
@@ -360,9 +359,8 @@ impl<H: Host> Sched<H> {
     fn sweep(&self) -> Quiet {
         let (mut asleep, mut with_others, mut quiet) = (Vec::new(), Vec::new(), Quiet::Yes);
         mutant!(ShutdownReadsHandsFirst: keep before = self.at_hand());
-        // SAFETY: the pool is closed when the scheduler is dropped.
-        unsafe {
-            GPool::for_each_live(self.pool, |g| match g.word.doing() {
+        for g in self.gs().live() {
+            match g.word.doing() {
                 Doing::Ended => {}
                 _ if g.is_left() => {}
                 Doing::Runs => quiet = Quiet::No,
@@ -371,7 +369,7 @@ impl<H: Host> Sched<H> {
                     OnInterrupt::Never => quiet = Quiet::No,
                     OnInterrupt::Unwinding | OnInterrupt::Returning => asleep.push((g, found)),
                 },
-            });
+            }
         }
         if asleep.is_empty() {
             return if quiet == Quiet::Yes && self.nobody_else_lives(&with_others) {
@@ -412,14 +410,9 @@ impl<H: Host> Sched<H> {
         }
         let sleeps = |(g, found): &(GRef<H>, Asleep)| g.word.sleeps_still(found);
         mutant!(ShutdownTrustsOneSnapshot: return asleep.iter().all(sleeps));
-        let (mut known, mut alone) = (asleep.iter(), true);
-        // SAFETY: the pool is closed when the scheduler is dropped.
-        unsafe {
-            GPool::for_each_live(self.pool, |g| {
-                alone = alone && (g.is_left() || known.next().is_some_and(|it| it.0 == g && sleeps(it)));
-            });
-        }
-        alone && known.next().is_none()
+        let (mut known, live) = (asleep.iter(), self.gs().live());
+        let is_known = |&g: &GRef<H>| known.next().is_some_and(|it| it.0 == g && sleeps(it));
+        live.iter().filter(|g| !g.is_left()).all(is_known) && known.next().is_none()
     }
 
     /// E3.
@@ -518,12 +511,9 @@ impl<H: Host> Sched<H> {
     pub(crate) fn leave_goroutines(&self) -> usize {
         self.leave_parked();
         self.set_queued_aside();
-        // SAFETY: the pool is closed when the scheduler is dropped.
-        unsafe {
-            GPool::for_each_live(self.pool, |g| {
-                g.leave();
-                g::mark_left(g);
-            });
+        for g in self.gs().live() {
+            g.leave();
+            g::mark_left(g);
         }
         // Only now: dropping a closure might wait.
         self.drop_set_aside();
@@ -535,15 +525,8 @@ impl<H: Host> Sched<H> {
     /// same: a woken goroutine is set aside, and its abandon hook hands on what it was given. The two loops only avoid that
     /// chain.
     fn leave_parked(&self) {
-        let mut parked = Vec::new();
-        // SAFETY: the pool is closed when the scheduler is dropped.
-        unsafe {
-            GPool::for_each_live(self.pool, |g| {
-                if g.word.seize() {
-                    parked.push(g);
-                }
-            });
-        }
+        let mut parked = self.gs().live();
+        parked.retain(|g| g.word.seize());
         for g in parked {
             g::mark_left(g);
             AbandonHook::run_of(g);

@@ -235,10 +235,8 @@ impl<H: Host> Sched<H> {
         let before = central.idle.num_ps();
         let wanted = central.retired_ps.extract_if(.., |p| !self.is_surplus(p));
         wanted.for_each(|p| central.idle.put_p(p));
-        // SAFETY: the pool lives as long as the scheduler.
-        let home = unsafe { self.pool.as_ref() }.sched();
         while self.ps.len() < central.procs as usize {
-            let p = self.ps.push(|id| P::new(id, home, self.config.policy));
+            let p = self.ps.push(|id| P::new(id, self.weak(), self.config.policy));
             self.nobody_has(&p);
             central.idle.put_p(p);
         }

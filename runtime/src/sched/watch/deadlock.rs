@@ -54,7 +54,6 @@
 //! Checked by `models/deadlock.rs` (1 to 3, for one runtime) and `tests/deadlock/`.
 
 use crate::g::GRef;
-use crate::g::pool::GPool;
 use crate::host::Host;
 use crate::m::M;
 use crate::m::note::Note;
@@ -350,19 +349,16 @@ impl<H: Host> Sched<H> {
             return Verdict::Awake;
         }
         let (mut count, mut verdict) = (0, None);
-        // SAFETY: the pool is closed when the scheduler is dropped.
-        let waits_for_io = unsafe {
-            GPool::find_live(self.pool, |g| {
-                count += 1;
-                if (!g.word.is_asleep()).unless(DeadlockIgnoresGs) {
-                    verdict = Some(Verdict::Awake);
-                } else if g.waits_for_io() {
-                    // The goroutine was asleep a moment ago; the M in the poller might have found it meanwhile.
-                    verdict = Some(Verdict::Waits);
-                }
-                verdict.is_some()
-            })
-        };
+        let waits_for_io = self.gs().find_live(|g| {
+            count += 1;
+            if (!g.word.is_asleep()).unless(DeadlockIgnoresGs) {
+                verdict = Some(Verdict::Awake);
+            } else if g.waits_for_io() {
+                // The goroutine was asleep a moment ago; the M in the poller might have found it meanwhile.
+                verdict = Some(Verdict::Waits);
+            }
+            verdict.is_some()
+        });
         if verdict == Some(Verdict::Waits) {
             // Most programs that wait for descriptors do so all the time, often with the same goroutine: that makes the next
             // look short.

@@ -14,7 +14,6 @@ mod names;
 mod running;
 mod text;
 
-use crate::g::pool::GPool;
 use crate::g::{GRef, Name};
 use crate::host::{Asked, Frames, Host, Stack};
 use crate::prim::hooks::*;
@@ -201,15 +200,13 @@ impl<H: Host> Sched<H> {
     fn snapshot_all(&self, wanted: Wanted) -> Snapshot {
         let (mut all, mut running) = (Snapshot::default(), Vec::new());
         let now = H::now();
-        let see = |g: GRef<H>| {
+        for g in self.gs().live() {
             let (mut frames, id) = (Frames::new(), g.id());
             match self.see(g, &mut frames) {
                 Some(held) => all.add(held, &frames, now),
                 None => running.push(Runs::new(g, id)),
             }
-        };
-        // SAFETY: the pool is closed when the scheduler is dropped.
-        unsafe { GPool::for_each_live(self.pool, see) };
+        }
         if H::SEES_RUNNING && wanted == Wanted::ByUser {
             self.look_at_running(&mut running, &mut all);
         }

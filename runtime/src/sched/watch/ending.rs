@@ -19,7 +19,6 @@
 //! wait for a P and no more threads are available. The ender interrupts no thread: a line for which nobody has asked must not
 //! make a system call fail.
 
-use crate::g::pool::GPool;
 use crate::g::{GRef, Name};
 use crate::host::Host;
 use crate::m::M;
@@ -164,7 +163,7 @@ impl<H: Host> Sched<H> {
 
     fn left(&self, which: Which) -> Vec<Left> {
         let (mut left, mut running) = (Vec::new(), Vec::new());
-        let see = |g: GRef<H>| {
+        for g in self.gs().live() {
             let id = g.id();
             let held = self.with_held(g, |status| {
                 // SAFETY: a held G is on no M.
@@ -184,9 +183,7 @@ impl<H: Host> Sched<H> {
                 None if matches!(g.word.doing(), Doing::Runs) => running.push((g, id)),
                 None => {}
             }
-        };
-        // SAFETY: the pool is closed when the scheduler is dropped.
-        unsafe { GPool::for_each_live(self.pool, see) };
+        }
         left.extend(running.into_iter().filter_map(|(g, id)| self.running(g, id)));
         left.sort_unstable_by_key(|g| g.id);
         left

@@ -20,7 +20,7 @@
 //! The monitor holds the central lock while it copies the numbers of Ps and Ms, not while it makes the text. It holds a G by
 //! the scan bit, as a dump does. Of a running G it shows the number and the M, which are words that any thread can read.
 
-use crate::g::pool::GPool;
+use crate::g::GRef;
 use crate::host::Host;
 use crate::p::P;
 use crate::sched::lasting::MRef;
@@ -161,18 +161,15 @@ impl<H: Host> Sched<H> {
     }
 
     fn see_gs(&self) -> Vec<SeenG> {
-        let mut gs = Vec::new();
-        // SAFETY: the pool is closed when the scheduler is dropped.
-        unsafe {
-            GPool::for_each_live(self.pool, |g| {
-                let held = self.with_held(g, |status| match status {
-                    Status::Waiting => (4, g.reason.get().as_str()),
-                    _ => (1, ""),
-                });
-                let (status, reason) = held.unwrap_or((2, ""));
-                gs.push(SeenG { id: g.id(), at: g.get().as_ptr().cast_const().cast(), status, reason });
+        let see = |g: GRef<H>| {
+            let held = self.with_held(g, |status| match status {
+                Status::Waiting => (4, g.reason.get().as_str()),
+                _ => (1, ""),
             });
-        }
+            let (status, reason) = held.unwrap_or((2, ""));
+            SeenG { id: g.id(), at: g.to_raw().cast_const().cast(), status, reason }
+        };
+        let mut gs: Vec<_> = self.gs().live().into_iter().map(see).collect();
         gs.sort_by_key(|g| g.id);
         gs
     }
