@@ -14,7 +14,7 @@ use core::num::NonZeroU32;
 /// handle does no harm.
 ///
 /// A slot index and a generation that is counted for the whole heap: a stale handle could be mistaken for a later
-/// timer only after 2^32 more inserts. In another heap a handle may name another timer, so a caller that moves timers
+/// timer only after 2^32 - 1 more inserts. In another heap a handle may name another timer, so a caller that moves timers
 /// between heaps keeps the heap next to the handle.
 ///
 /// 8 bytes, and so is `Option<Handle>`.

@@ -33,6 +33,7 @@ use crate::host::Active;
 use crate::m::M;
 use crate::runtime::Handle;
 use crate::sched::Sched;
+use crate::sched::run::place::Place;
 use crate::wait::interrupt::Interrupt;
 use std::fmt;
 use std::io;
@@ -89,7 +90,7 @@ where
     F: FnOnce() + Send + 'static,
 {
     // SAFETY: the closure borrows nothing that ends.
-    accepted("go", unsafe { sched.spawn_detached(plain(sched), make) });
+    accepted("go", unsafe { sched.spawn_detached(plain(sched), Place::Next, make) });
 }
 
 /// The properties of a goroutine that `go` starts.

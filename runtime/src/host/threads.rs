@@ -70,6 +70,10 @@ pub(crate) trait Threads: Sized + 'static {
     fn with_room<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R>;
     /// Sleeps while `*word == expected`, at most for `limit`. May return early.
     fn sleep(sleep_state: &Self::SleepState, word: &AtomicU32, expected: u32, limit: Option<Duration>);
+    /// Sleeps for `time`, which no waker ends. May return early.
+    fn rest(time: Duration) {
+        Self::sleep(&Self::SleepState::default(), &AtomicU32::new(0), 0, Some(time));
+    }
     /// Ends the sleep on `word`.
     fn wake(sleep_state: &Self::SleepState, word: &AtomicU32);
     /// Returns how many threads the process has, if that is known.

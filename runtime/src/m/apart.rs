@@ -51,6 +51,7 @@
 
 use crate::host::Host;
 use crate::m::M;
+use crate::m::bound::CALLER;
 use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{AtomicBool, AtomicPtr, AtomicU64, Mutex, Rank, Relaxed, event};
@@ -64,9 +65,6 @@ use std::time::Duration;
 /// An owner waits at least this long for the M that it has woken, and at most about twice as long, until its next look around.
 /// This time is about the cost of waking a halted CPU and filling its caches.
 const PATIENCE: Duration = Duration::from_micros(50);
-
-/// For a system call: the thread that makes it.
-const CALLER: u32 = 0;
 
 /// Whether an M sleeps and is awaited, and the mask that an owner has changed.
 pub(crate) struct Apart {

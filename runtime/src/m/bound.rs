@@ -32,7 +32,6 @@
 use crate::host::Host;
 use crate::m::M;
 use crate::m::handoff::Lease;
-use crate::p::P;
 use crate::prim::hooks::*;
 use crate::prim::{Mutex, Rank};
 use crate::runtime::cpu_sets::{CpuSet, CpuSets};
@@ -83,7 +82,7 @@ impl State {
 }
 
 /// For a system call: the thread that makes it.
-const CALLER: u32 = 0;
+pub(super) const CALLER: u32 = 0;
 
 impl<H: Host> M<H> {
     /// For the M's own thread, after the M has acquired a P: gives the thread the P's CPUs, if Ps are bound to CPUs, and shows
@@ -99,17 +98,18 @@ impl<H: Host> M<H> {
     fn take_place(&self) {
         let (Some(p), Some(lease)) = (self.p(), self.lease.get()) else { return };
         if let Some(sets) = &self.sched().config.cpu_sets {
-            self.bind(sets, p, lease);
+            self.bind(sets, Some((p.id, lease)));
         }
         // For thieves and helpers, which prefer their own cache.
         p.queue_age.show_cpu(H::cpu());
     }
 
-    /// B2.
-    fn bind(&self, sets: &CpuSets, p: &P<H>, lease: Lease) {
+    /// B2, for an M that holds the P with this number by this lease; `None`: gives the thread its own set.
+    #[cold]
+    fn bind(&self, sets: &CpuSets, lease: Option<(u32, Lease)>) {
         let mut state = self.bound.0.lock();
-        state.lease = Some((p.id, lease));
-        let changed = state.change::<H>(sets, Some(sets.of_p(p.id)), &self.local, CALLER);
+        state.lease = lease;
+        let changed = state.change::<H>(sets, lease.map(|(p, _)| sets.of_p(p)), &self.local, CALLER);
         drop(state);
         self.sched().tell_unbound(changed);
     }
@@ -119,17 +119,8 @@ impl<H: Host> M<H> {
     #[inline]
     pub(crate) fn go_where_the_thread_belongs(&self) {
         if let Some(sets) = &self.sched().config.cpu_sets {
-            self.unbind(sets);
+            self.bind(sets, None);
         }
-    }
-
-    #[cold]
-    fn unbind(&self, sets: &CpuSets) {
-        let mut state = self.bound.0.lock();
-        state.lease = None;
-        let changed = state.change::<H>(sets, None, &self.local, CALLER);
-        drop(state);
-        self.sched().tell_unbound(changed);
     }
 
     /// For models: returns the CPUs of the thread.
@@ -141,8 +132,8 @@ impl<H: Host> M<H> {
 
     /// For the M's own thread, which ends, or is no M any more: gives the thread its own set back, and forgets that set.
     pub(crate) fn forget_cpus(&self) {
-        if self.sched().config.cpu_sets.is_some() {
-            self.go_where_the_thread_belongs();
+        if let Some(sets) = &self.sched().config.cpu_sets {
+            self.bind(sets, None);
             *self.bound.0.lock() = State { own: None, given: None, lease: None };
         }
     }

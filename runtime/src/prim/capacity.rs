@@ -29,8 +29,7 @@ pub(crate) const MAIL_ROUNDS: usize = if cfg!(gmp_loom) { 0 } else { 16 };
 pub(crate) const LOCK_SPINS: usize = if cfg!(gmp_loom) { 0 } else { 4 };
 /// A waiter for a mutex that has waited this long is handed the lock. Go's number. In a model, whose clock stands still,
 /// a waiter that was woken in vain.
-pub(crate) const STARVED: std::time::Duration =
-    if cfg!(gmp_loom) { std::time::Duration::ZERO } else { std::time::Duration::from_millis(1) };
+pub(crate) const STARVED: Duration = Duration::from_millis(if cfg!(gmp_loom) { 0 } else { 1 });
 /// Parts of a `sync::Pool`. Ps with numbers that are equal modulo this share one.
 pub(crate) const POOL_SHARDS: usize = if cfg!(gmp_loom) { 2 } else { 32 };
 /// Whether a spinning M begins its rounds at a random P. A model's schedule must depend on loom alone.

@@ -37,7 +37,7 @@ use crate::g::list::GList;
 use crate::host::Host;
 use crate::m::M;
 use crate::prim::hooks::*;
-use crate::prim::{AtomicU32, Ordering, Relaxed, Release, event, fence};
+use crate::prim::{Ordering, Relaxed, Release, event, fence};
 use crate::sched::lasting::MRef;
 use crate::sched::watch::told::Refusal;
 use crate::sched::{Central, Sched};
@@ -227,8 +227,7 @@ impl<H: Host> Sched<H> {
             Timeout::Forever => BLIND,
         };
         if !pause.is_zero() {
-            // A sleep that no waker ends.
-            H::sleep(&H::SleepState::default(), &AtomicU32::new(0), 0, Some(pause));
+            H::rest(pause);
         }
         let mut tasks = Carried::nothing();
         self.descs.unblock_all(found, &mut |waker| tasks.push(self, waker));

@@ -343,7 +343,7 @@ impl<E: Send + 'static> ErrGroup<E> {
             move || task.run()
         };
         // SAFETY: the closure borrows nothing that ends.
-        unsafe { sched.spawn_detached_at(birth, place, make) }
+        unsafe { sched.spawn_detached(birth, place, make) }
     }
 
     /// Blocks the calling goroutine, or the plain thread, until all tasks have ended. A task that the end of its runtime leaves

@@ -55,9 +55,9 @@ use crate::prim::hooks::*;
 use crate::prim::{AtomicU32, AtomicU64, CachePadded, Relaxed, capacity, event};
 use crate::runtime::policy::Steal;
 use crate::sched::Sched;
+use crate::sched::run::look::nanos;
 use gmp_timers::Nanos;
 use std::cell::Cell;
-use std::time::Duration;
 
 /// How many times as old as the helper's own queue the victim's queue has to be.
 const BIAS: u64 = 8;
@@ -99,14 +99,6 @@ fn average(new: u64, old: u64) -> u64 {
     (new.saturating_mul(3).saturating_add(old)) / 4
 }
 
-fn nanos(time: Duration) -> u64 {
-    time.as_nanos() as u64
-}
-
-fn nanos_between(from: Nanos, to: Nanos) -> u64 {
-    to.as_nanos().saturating_sub(from.as_nanos())
-}
-
 /// B2: returns how old the queue of a P has to be before a helper takes from it. `own` is the age of the helper's queue; the
 /// CPUs are that of the helper and that of the P's owner.
 fn least_age(own: u64, [helper, owner]: [u32; 2], cache_of: impl Fn(u32) -> u32) -> u64 {
@@ -135,7 +127,7 @@ impl QueueAge {
         let usual = self.published.usual.load(Relaxed);
         let mut wait = usual;
         if let Some(mark) = self.mark.get() {
-            let (passed, gone) = (nanos_between(mark.at, now), head.wrapping_sub(mark.head));
+            let (passed, gone) = (nanos(now.saturating_since(mark.at)), head.wrapping_sub(mark.head));
             if gone < mark.waiting {
                 return average(passed, usual);
             }
@@ -176,7 +168,7 @@ impl QueueAge {
             let _dated = self.published.since.compare_exchange(UNDATED, now.as_nanos(), Relaxed, Relaxed);
             return 0;
         }
-        average(nanos_between(Nanos::from_nanos(since), now), self.published.usual.load(Relaxed))
+        average(nanos(now.saturating_since(Nanos::from_nanos(since))), self.published.usual.load(Relaxed))
     }
 
     /// Returns the CPU on which the owner was last seen.

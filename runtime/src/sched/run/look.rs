@@ -366,7 +366,7 @@ fn reached(tick: u32, other: u32) -> bool {
     tick.wrapping_sub(other) as i32 >= 0
 }
 
-fn nanos(time: Duration) -> u64 {
+pub(super) fn nanos(time: Duration) -> u64 {
     time.as_nanos() as u64
 }
 

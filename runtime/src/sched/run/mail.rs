@@ -59,8 +59,6 @@ const KEPT: usize = 1 << 12;
 const LOOKED_THROUGH: usize = capacity::RUNQ as usize;
 /// How often a thief looks whether another M has taken the mail, before it takes some.
 const ROUNDS: usize = capacity::MAIL_ROUNDS;
-/// Pauses between two such looks, of less than a microsecond each.
-const PAUSES: u32 = 1;
 
 /// The mail of all Ps. Under the central lock, in the global queue.
 pub(crate) struct Mail<H: Host> {
@@ -212,7 +210,7 @@ impl<H: Host> Sched<H> {
             if !self.globq_len.has_mail() || self.globq_len.for_all() > 0 || self.globq_len.has_arrivals() {
                 return None;
             }
-            (0..PAUSES).for_each(|_| pause());
+            pause();
         }
         if !self.globq_len.has_mail() {
             return None;

@@ -31,7 +31,9 @@
 use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
-use crate::prim::{AtomicU32, Relaxed, capacity, event, pause};
+#[cfg(test)]
+use crate::prim::AtomicU32;
+use crate::prim::{Relaxed, capacity, event, pause};
 use crate::sched::Sched;
 use crate::sched::poll::NO_POLLER;
 use gmp_timers::Nanos;
@@ -124,8 +126,7 @@ impl<H: Host> Sched<H> {
         #[cfg(test)]
         m.thefts.naps.fetch_add(1, Relaxed);
         if nap >= ASLEEP {
-            // A sleep that no waker ends.
-            H::sleep(&H::SleepState::default(), &AtomicU32::new(0), 0, Some(nap));
+            H::rest(nap);
         } else {
             while H::now().saturating_since(now) < nap {
                 pause();

@@ -32,23 +32,6 @@ impl<H: Host> Sched<H> {
         unsafe { self.spawn_at(birth, Place::Next, f) }
     }
 
-    /// As `spawn_detached_at`, at the place that `spawn` uses.
-    ///
-    /// # Errors
-    /// As `spawn`.
-    ///
-    /// # Safety
-    /// As `spawn_detached_at`.
-    #[inline(always)]
-    pub(crate) unsafe fn spawn_detached<F: FnOnce()>(
-        &self,
-        birth: Birth,
-        make: impl FnOnce() -> F,
-    ) -> io::Result<()> {
-        // SAFETY: by this function's contract.
-        unsafe { self.spawn_detached_at(birth, Place::Next, make) }
-    }
-
     /// As `spawn_at`, for a goroutine without a handle. `make` returns the closure, and is called once there is a goroutine for
     /// it; `make` neither unwinds nor parks, and is dropped uncalled if the spawn is refused.
     ///
@@ -57,7 +40,7 @@ impl<H: Host> Sched<H> {
     ///
     /// # Safety
     /// As `spawn`, for the closure that `make` returns.
-    pub(crate) unsafe fn spawn_detached_at<F: FnOnce()>(
+    pub(crate) unsafe fn spawn_detached<F: FnOnce()>(
         &self,
         birth: Birth,
         place: Place,

@@ -5,7 +5,7 @@ use crate::g::{Birth, drop_handle};
 use crate::host::{Active, Clock};
 use crate::prim::capacity;
 use crate::runtime::policy::Policy;
-use crate::sched::run::look::PollSchedule;
+use crate::sched::run::look::{PollSchedule, nanos};
 use crate::sched::run::place::Place;
 use crate::{Runtime, go, go_fair, lock_os_thread, yield_now};
 use std::panic::Location;
@@ -172,10 +172,6 @@ fn an_arrival_waits_for_one_goroutine_or_a_moment() {
         let longest = *waits[3..].iter().max().expect("there are as many");
         assert!(longest <= most, "beside {ring}: {longest} instead of {most}");
     }
-}
-
-fn nanos(time: Duration) -> u64 {
-    time.as_nanos() as u64
 }
 
 /// Fails when a turn of the arrivals, or of the ring, does not end: after its time, when no arrival waits, after a long pause,
