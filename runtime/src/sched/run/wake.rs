@@ -104,14 +104,22 @@ pub(crate) fn goready<H: Host>(g: GRef<H>) {
         return;
     }
     if g.word.ready() == Then::Queue {
-        // Taking the count of the scheduler here is as good as taking it before `ready`: the goroutine belongs to this waker
-        // alone, which has to queue it. No M runs the goroutine, and the end of the runtime passes over it (`seize`), so its
-        // memory stays, even if the runtime ends at this moment.
-        match g.home().upgrade() {
-            Some(sched) => sched.submit(g),
-            // The runtime has ended and left the goroutine behind: this waker alone knows of the goroutine that it has just
-            // readied.
-            None => AbandonHook::run_of(g),
+        queue_from_afar(g);
+    }
+}
+
+/// Queues a goroutine that this thread has readied or nudged.
+#[inline(always)]
+fn queue_from_afar<H: Host>(g: GRef<H>) {
+    // Taking the count of the scheduler here is as good as taking it before: the goroutine belongs to this thread alone, which
+    // has to queue it. No M runs the goroutine, and the end of the runtime passes over it (`seize`), so its memory stays, even
+    // if the runtime ends at this moment.
+    match g.home().upgrade() {
+        Some(sched) => sched.submit(g),
+        // The runtime has ended and left the goroutine behind: this thread alone knows of it. After a nudge its wait is open.
+        None => {
+            unless!(NudgedStaysOpen, g.word.seize_queued());
+            AbandonHook::run_of(g);
         }
     }
 }
@@ -146,7 +154,7 @@ pub(crate) fn queue_readied<H: Host>(readied: GList<H>) {
 /// Makes the parker of a published wait look again. Any thread may call this.
 pub(crate) fn nudge<H: Host>(g: GRef<H>, number: WaitNumber) {
     if g.word.nudge(number) == Then::Queue {
-        requeue(g);
+        queue_from_afar(g);
     }
 }
 
@@ -160,14 +168,7 @@ pub(crate) fn nudge_any<H: Host>(g: GRef<H>, nudged: &mut GList<H>) {
 /// Queues the goroutines that `nudge_any` has appended to the list. The caller holds none of the locks any more.
 pub(crate) fn queue_nudged<H: Host>(mut nudged: GList<H>) {
     while let Some(g) = nudged.pop() {
-        requeue(g);
-    }
-}
-
-/// As in `goready`.
-fn requeue<H: Host>(g: GRef<H>) {
-    if let Some(sched) = g.home().upgrade() {
-        sched.submit(g);
+        queue_from_afar(g);
     }
 }
 
@@ -430,5 +431,45 @@ impl<H: Host> Sched<H> {
             Some(Wake::Poller) => self.break_poll(),
             Some(Wake::New(assignment)) => self.newm(assignment),
         }
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+    use crate::Runtime;
+    use crate::context::Context;
+    use crate::prim::{Arc, Weak};
+    use crate::sync::Semaphore;
+    use std::thread::yield_now;
+    use std::time::Duration;
+
+    /// Fails if a goroutine that a canceller has nudged, and has not queued when the runtime has gone, keeps its place in a
+    /// queue: then it is granted what it never takes.
+    #[test]
+    fn a_nudged_goroutine_whose_runtime_has_gone_leaves_its_queue() {
+        let permits = Arc::new(Semaphore::new(1));
+        permits.acquire(1);
+        // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+        let runtime = unsafe { Runtime::builder().procs(1).build() }.unwrap();
+        let (context, _cancel) = Context::background().with_cancel();
+        let wanted = Arc::clone(&permits);
+        drop(runtime.go(move || context.run(|| wanted.acquire(1))));
+        let sched = runtime.handle().sched("nudge").unwrap();
+        let (g, mut nudged) = (sched.gs().find_live(|_| true).expect("it waits for good"), GList::new());
+        // It might not have parked yet, or be awake because of an earlier nudge.
+        while nudged.is_empty() {
+            nudge_any(g, &mut nudged);
+            yield_now();
+        }
+        let home = Weak::clone(sched.weak());
+        drop(sched);
+        let _report = runtime.shutdown(Duration::ZERO);
+        while home.strong_count() > 0 {
+            yield_now();
+        }
+        queue_nudged(nudged);
+        permits.release(1);
+        assert!(permits.try_acquire(1), "the permit was granted to a goroutine that never runs");
     }
 }
