@@ -101,13 +101,6 @@ const PART_FOR_MS: u32 = 4;
 /// How long the threads that have left can take to end before the ender tells how many have not ended.
 const FOR_THREADS: Duration = Duration::from_millis(10);
 
-/// Whether the ender has no goroutine to wait for.
-#[derive(Copy, Clone, Debug, Eq, PartialEq)]
-enum Quiet {
-    Yes,
-    No,
-}
-
 /// What was left when a runtime ended. If one of the runtime's own goroutines has called
 /// [`Runtime::shutdown`](crate::Runtime::shutdown), which then does not wait: what was there when the end began.
 ///
@@ -338,7 +331,7 @@ impl<H: Host> Sched<H> {
         let mut pause = FIRST_PAUSE;
         loop {
             let before = H::now();
-            if self.sweep() == Quiet::Yes {
+            if self.sweep() {
                 return;
             }
             let now = H::now();
@@ -354,29 +347,25 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Interrupts every goroutine that sleeps and can be interrupted (E2 to E5). Returns `Quiet::Yes` if there was no such
+    /// Interrupts every goroutine that sleeps and can be interrupted (E2 to E5). Returns `true` if there was no such
     /// goroutine, no goroutine ran at one moment, and none will: see `nobody_else_lives`.
-    fn sweep(&self) -> Quiet {
-        let (mut asleep, mut with_others, mut quiet) = (Vec::new(), Vec::new(), Quiet::Yes);
+    fn sweep(&self) -> bool {
+        let (mut asleep, mut with_others, mut quiet) = (Vec::new(), Vec::new(), true);
         mutant!(ShutdownReadsHandsFirst: keep before = self.at_hand());
         for g in self.gs().live() {
             match g.word.doing() {
                 Doing::Ended => {}
                 _ if g.is_left() => {}
-                Doing::Runs => quiet = Quiet::No,
+                Doing::Runs => quiet = false,
                 Doing::Sleeps(found) => match g.ends() {
                     OnInterrupt::WithOthers => with_others.push((g, found)),
-                    OnInterrupt::Never => quiet = Quiet::No,
+                    OnInterrupt::Never => quiet = false,
                     OnInterrupt::Unwinding | OnInterrupt::Returning => asleep.push((g, found)),
                 },
             }
         }
         if asleep.is_empty() {
-            return if quiet == Quiet::Yes && self.nobody_else_lives(&with_others) {
-                Quiet::Yes
-            } else {
-                Quiet::No
-            };
+            return quiet && self.nobody_else_lives(&with_others);
         }
         let at_hand = self.at_hand();
         mutant!(ShutdownReadsHandsFirst: let at_hand = before.expect("read above"));
@@ -393,7 +382,7 @@ impl<H: Host> Sched<H> {
         }
         event(format_args!("the end of the runtime interrupts {called:?}"));
         self.inject(called);
-        Quiet::No
+        false
     }
 
     /// E2, again: returns `true` if the second snapshot consists of the goroutines in `asleep`, in the order of the pool, and
@@ -457,13 +446,8 @@ impl<H: Host> Sched<H> {
         self.leave_parked();
         self.leave_timers();
         self.set_queued_aside();
-        unless!(TaskEndTellsNobody, self.leave_tasks());
-    }
-
-    /// Step 3 for the tasks that wait for a descriptor: each is polled again, and told that this runtime's poller no longer
-    /// watches anything.
-    fn leave_tasks(&self) {
-        wake_aside::<H>(self.descs.end());
+        // Each task that waits for a descriptor is polled again, and told that this runtime's poller watches nothing any more.
+        unless!(TaskEndTellsNobody, wake_aside::<H>(self.descs.end()));
     }
 
     /// `m` leaves for good, and puts its P down, if it holds one.
@@ -578,7 +562,7 @@ impl<H: Host> Sched<H> {
         unless!(StopForgetsTheMail, lists.globq.forward_mail(0));
         let of_classes = std::iter::from_fn(|| lists.globq.classes.pop_any());
         unless!(StopForgetsTheClasses, of_classes.for_each(|g| queued.push(g)));
-        while let Some(g) = lists.globq.pop() {
+        while let Some(g) = lists.globq.pop_of(true) {
             queued.push(g);
         }
         queued.append(&mut lists.stackless);

@@ -465,7 +465,7 @@ impl<H: Host> Sched<H> {
         let (queue, ps) = (&central.globq, self.ps.iter());
         if class == Priority::Normal {
             let own: usize = ps.map(|p| p.runq.len() as usize + usize::from(p.runq.has_next())).sum();
-            return ClassLoad { waiting: queue.num_for_all() + queue.mail.len() + own, turns: None };
+            return ClassLoad { waiting: queue.num_normal() + own, turns: None };
         }
         let (mut waiting, mut turns) = (queue.classes.len(class), 0);
         for p in ps {

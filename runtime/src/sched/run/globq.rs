@@ -185,19 +185,17 @@ impl<H: Host> GlobalQueue<H> {
 
     /// As `is_empty`, without the other classes.
     pub(crate) fn has_no_normal(&self) -> bool {
-        let mut for_all = self.len();
-        unless!(ArrivalsUnseen, for_all += self.arrivals.len());
-        for_all == 0 && self.mail.is_empty()
+        self.num_of(true.unless(ArrivalsUnseen)) == 0 && self.mail.is_empty()
     }
 
-    /// Returns how many goroutines any P may run, with the arrivals.
-    pub(crate) fn num_for_all(&self) -> usize {
-        self.len() + self.arrivals.len()
+    /// Returns how many goroutines there are, without the other classes.
+    pub(crate) fn num_normal(&self) -> usize {
+        self.num_of(true) + self.mail.len()
     }
 
     /// Returns how many goroutines any P may run; counts the arrivals only if `arrivals_too`.
     pub(crate) fn num_of(&self, arrivals_too: bool) -> usize {
-        if arrivals_too { self.num_for_all() } else { self.len() }
+        self.len() + if arrivals_too { self.arrivals.len() } else { 0 }
     }
 
     /// Returns how many goroutines any P may run, without the arrivals.
@@ -291,14 +289,8 @@ impl<H: Host> GlobalQueue<H> {
         }
     }
 
-    /// Takes the oldest G that any P may run. If both arrivals and others wait, one of the others goes before each arrival, and
-    /// one more for each [`MANY`] of the others that wait.
-    #[inline]
-    pub(crate) fn pop(&mut self) -> Option<GRef<H>> {
-        self.pop_of(true)
-    }
-
-    /// As `pop`, but takes an arrival only if `arrivals_too`.
+    /// Takes the oldest G that any P may run; an arrival only if `arrivals_too`. If both arrivals and others wait, one of the
+    /// others goes before each arrival, and one more for each [`MANY`] of the others that wait.
     #[inline]
     pub(crate) fn pop_of(&mut self, arrivals_too: bool) -> Option<GRef<H>> {
         if arrivals_too && self.is_arrivals_turn() {

@@ -87,10 +87,7 @@ impl<H: Host> Sched<H> {
             central.alive,
             seen.nmspinning(),
             central.idle.num_ms(),
-            central.globq.num_for_all()
-                + central.globq.mail.len()
-                + central.globq.classes.total()
-                + central.blockers.len(),
+            central.globq.num_normal() + central.globq.classes.total() + central.blockers.len(),
         );
         let ms = if detailed { self.see_ms(&central) } else { Vec::new() };
         let bound = central.bound_ms.len();
