@@ -65,9 +65,6 @@ use std::cell::Cell;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
-/// `false` under `--cfg gmp_no_windows`: a build without windows, and without hand-off, to measure what a window costs.
-pub(crate) const WINDOWS: bool = !cfg!(gmp_no_windows);
-
 const OUTSIDE: u32 = 0;
 const INSIDE: u32 = 1;
 
@@ -359,9 +356,6 @@ impl<H: Host> M<H> {
     /// Ends a window, or, in `Sched::resume`, the M's time on its own stack: the goroutine's code runs next.
     #[inline(always)]
     pub(crate) fn leave(&self) {
-        if !WINDOWS {
-            return;
-        }
         // Release: a retaker that reads OUTSIDE in `is_inside`, the partner, sees all that was done to the P inside.
         self.in_runtime.store(OUTSIDE, Release.unless(WindowLeaveRelaxed));
     }
@@ -377,9 +371,6 @@ impl<H: Host> M<H> {
     /// E1 to E3. Returns `false` if the P might be lost.
     #[inline(always)]
     fn enter(&self) -> bool {
-        if !WINDOWS {
-            return self.p.own().is_some();
-        }
         debug_assert!(self.in_runtime.load(Relaxed) == OUTSIDE, "enter: windows do not nest");
         // Relaxed: EntryBarrier orders the store before E3.
         self.in_runtime.store(INSIDE, Relaxed);

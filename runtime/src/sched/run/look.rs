@@ -132,7 +132,7 @@ pub(crate) struct Due {
 impl PollSchedule {
     pub(crate) fn new(policy: Policy) -> Self {
         let [next, clock] = [(); 2].map(|()| Cell::new(1));
-        let [around, visit] = [(); 2].map(|()| Cell::new((0, None)));
+        let [around, visit, queued, looked] = [(); 4].map(|()| Cell::new((0, None)));
         PollSchedule {
             look_every: policy.stealing().tick,
             has_rounds: !policy.has_one_queue(),
@@ -143,9 +143,9 @@ impl PollSchedule {
             visit,
             ones: Cell::new(0),
             sleepers: Cell::new(0),
-            queued: Cell::new((0, None)),
+            queued,
             timers: Cell::new((0, 1)),
-            looked: Cell::new((0, None)),
+            looked,
             far: Cell::new((0, Nanos::ZERO)),
             round: Round::new(),
             arrivals: Arrivals::new(),
@@ -154,11 +154,10 @@ impl PollSchedule {
 
     /// Another M has acquired the P, or the same M after a sleep: for the P's goroutines no time has passed.
     pub(crate) fn begin_lease(&self) {
-        self.around.set((self.around.get().0, None));
-        self.visit.set((self.visit.get().0, None));
-        self.queued.set((self.queued.get().0, None));
+        for last in [&self.around, &self.visit, &self.queued, &self.looked] {
+            last.set((last.get().0, None));
+        }
         self.timers.set((0, self.timers.get().1));
-        self.looked.set((self.looked.get().0, None));
         self.far.set((0, Nanos::ZERO));
         self.round.end();
     }

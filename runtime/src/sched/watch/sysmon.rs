@@ -22,8 +22,8 @@
 //! monitor takes single looks of it (`models/poll.rs`).
 
 use crate::host::Host;
+use crate::m::Assignment;
 use crate::m::note::Note;
-use crate::m::{Assignment, WINDOWS};
 use crate::prim::hooks::*;
 use crate::prim::{Arc, Relaxed};
 use crate::sched::run::wake::Wake;
@@ -201,8 +201,7 @@ impl<H: Host> Sched<H> {
                 None if self.is_watched(&deadlock_watch) => None,
                 soon => Some(soon.unwrap_or(MONITOR_TICK)),
             };
-            // Without windows no M is ever seen outside of the runtime.
-            let takes = self.config.knobs.handoff && WINDOWS;
+            let takes = self.config.knobs.handoff;
             let pause = if takes { self.retake_all(&mut watch, now) } else { MONITOR_TICK };
             polls.look(self.polls.load(Relaxed), now);
             let (duty, pause) = self.duty(&mut idle_ticks, (now, polls.unpolled(now)), pause, rest);
