@@ -1,6 +1,7 @@
 //! A test that needs a process of its own: it runs itself there. The test tells the name of its function; the module is that of
 //! the calling file.
 
+use crate::skipped;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::panic::Location;
@@ -92,14 +93,17 @@ pub fn passes_where(
     command.output().ok().map(|output| has_passed(test, output))
 }
 
+/// Checks that a child that has run this test has passed, and returns what it wrote to standard error.
 #[track_caller]
-fn has_passed(test: &str, output: Output) -> String {
+pub fn has_passed(test: &str, output: Output) -> String {
     let [stdout, stderr] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes));
     assert!(
         output.status.success() && stdout.contains("1 passed"),
         "{test} in a child: {}\n{stdout}\n{stderr}",
         output.status
     );
+    // What the child leaves out, the parent leaves out.
+    stderr.lines().filter_map(|line| line.strip_prefix("skipped: ")).for_each(skipped);
     stderr.into_owned()
 }
 

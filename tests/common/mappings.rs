@@ -1,5 +1,6 @@
 //! As many mappings as a test needs.
 
+use crate::skipped;
 use std::ptr;
 
 const PAGE: usize = 4096;
@@ -9,7 +10,7 @@ pub fn most_mappings() -> Option<usize> {
     let most = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap();
     let most = most.trim().parse().unwrap();
     if most > 1 << 18 {
-        println!("not tried: there may be {most} mappings");
+        skipped(format_args!("there may be {most} mappings"));
         return None;
     }
     Some(most)

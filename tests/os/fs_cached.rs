@@ -4,7 +4,7 @@
 //! monitor takes no P meanwhile.
 
 use common::room::Room;
-use common::{child, runtime};
+use common::{child, runtime, skipped};
 use gmp::fs::unix::{FileExt, OpenOptionsExt};
 use gmp::fs::{File, OpenOptions};
 use std::io::{IoSliceMut, Read, Seek, SeekFrom};
@@ -75,7 +75,7 @@ fn a_cached_read_costs_no_hand_off() {
             for room in Room::of_each_kind() {
                 let in_memory = room.starts_with("/dev/shm");
                 if !in_memory && !knows_nowait(&room) {
-                    println!("skipped: {} does not know how", room.display());
+                    skipped(format_args!("{} can't say what is in the cache", room.display()));
                     continue;
                 }
                 let first = File::open(written(room.join("first"))).unwrap();
@@ -119,7 +119,7 @@ fn a_read_past_the_cache_is_handed_off() {
         let direct = |path: &Path| OpenOptions::new().read(true).custom_flags(libc::O_DIRECT).open(path);
         let mut bytes = Aligned([0; 4096]);
         if direct(&path).and_then(|file| file.read_at(&mut bytes.0, 0)).is_err() {
-            println!("skipped: the file system knows no O_DIRECT");
+            skipped("the file system knows no O_DIRECT");
             return;
         }
         runtime(1).run(|| {

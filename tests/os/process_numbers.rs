@@ -3,7 +3,7 @@
 use common::cpu::thread_time;
 use common::crew::{Member, on_thread};
 use common::seccomp::refuse;
-use common::{child, runtime, until, watched};
+use common::{child, runtime, skipped, until, watched};
 use gmp::process::{Child, Command, Stdio};
 use std::fs;
 use std::io::{self, PipeWriter, Read};
@@ -76,7 +76,7 @@ fn replaced(kill_on_drop: bool) -> Option<(Child, Other)> {
         Err(taken) if taken.raw_os_error() == Some(libc::EEXIST) => replaced(kill_on_drop),
         Err(refused) => {
             assert!(matches!(refused.raw_os_error(), Some(libc::EPERM | libc::ENOSYS)), "{refused}");
-            println!("not tested: numbers can't be chosen ({refused})");
+            skipped(format_args!("numbers can't be chosen ({refused})"));
             None
         }
     }
@@ -273,7 +273,7 @@ fn a_status_that_a_tracer_keeps_is_waited_for() {
                 refused.is_some() || !status.contains("TracerPid:\t0\n")
             });
             if refused.is_some() {
-                println!("not tested: this process may not be traced");
+                skipped("this process may not be traced");
                 return;
             }
             let waits = match who {

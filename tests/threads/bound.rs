@@ -3,7 +3,7 @@
 
 use common::child;
 use common::cpu::{confine, cpus};
-use common::{until, watched};
+use common::{skipped, until, watched};
 use gmp::time::{after_func, sleep};
 use gmp::{Runtime, RuntimeBuilder, blocking, go, lock_os_thread, unlock_os_thread, yield_now};
 use std::io::ErrorKind;
@@ -20,7 +20,7 @@ const HOUR: Duration = Duration::from_secs(3600);
 fn with_two_cpus(procs: usize, test: impl FnOnce(usize, usize)) {
     match cpus()[..] {
         [a, b, ..] => watched(procs, || test(a, b)),
-        _ => println!("not played: there is one CPU"),
+        _ => skipped("there is one CPU"),
     }
 }
 

@@ -7,7 +7,7 @@ use common::loopback::pair;
 use common::mappings::{AllMappings, most_mappings};
 use common::seccomp::{refuse, refuse_here, refuse_while, refuse_writes_of_eight};
 use common::stderr::pipe_for_stderr;
-use common::{PROCS, everywhere, runtime, until, watched};
+use common::{PROCS, everywhere, runtime, skipped, until, watched};
 use gmp::context::Context;
 use gmp::net::{UnixDatagram, UnixStream};
 use gmp::{Refused, Runtime, blocking, chan, go, time, yield_now};
@@ -85,7 +85,7 @@ fn hand_off_works_where_proc_is_of_another_pid_namespace() {
     if !child::is_child() {
         match child::passes_where(NAME, || unshare(libc::CLONE_NEWPID)) {
             Some(said) => assert!(!said.contains("gmp: "), "{said}"),
-            None => println!("not tried: no namespace is to be had"),
+            None => skipped("no namespace can be had"),
         }
         return;
     }
@@ -126,7 +126,7 @@ fn without_proc_hand_off_takes_longer_and_the_operator_is_told_once() {
                 let told = said.matches("gmp: what a thread does can't be read in /proc").count();
                 assert_eq!(told, PROCS.len(), "once for each runtime: {said}");
             }
-            None => println!("not tried: no namespace is to be had"),
+            None => skipped("no namespace can be had"),
         }
         return;
     }
