@@ -2,12 +2,13 @@
 
 use super::{LIMIT, alone, limit, raise, serves};
 use common::crew::everyone;
-use common::until;
+use common::{child, until};
 use gmp::chan::{self, RecvTimeoutError, TryRecvError};
 use gmp::signal::{self, SIGCHLD, SIGINT, SIGKILL, SIGTERM, SIGUSR1, SIGUSR2, SIGWINCH, Signal};
 use gmp::{select, time};
 use std::fs;
 use std::io::ErrorKind;
+use std::os::unix::process::CommandExt;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -174,33 +175,51 @@ fn an_idle_receiver_takes_no_cpu() {
     });
 }
 
-/// The test's thread blocks the signal, and so do the threads that it starts, except the serving thread. Fails when the signal
-/// stays pending.
+/// Returns `true` if each thread of this process blocks these signals.
+fn all_threads_block(signals: &[Signal]) -> bool {
+    let bits = signals.iter().fold(0, |bits, signal| bits | 1_u64 << (signal.as_raw() - 1));
+    fs::read_dir("/proc/self/task").unwrap().all(|task| {
+        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:")).unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap() & bits == bits
+    })
+}
+
+/// A launcher has left the signals blocked, so all threads of the process block them, except the serving thread. Fails when a
+/// signal stays pending.
 #[test]
 fn a_signal_that_all_threads_block_is_heard() {
-    alone("a_signal_that_all_threads_block_is_heard", || {
-        let blocks = |how, signal: Signal| {
-            // SAFETY: the calls fill the set, and the signal exists.
+    const NAME: &str = "a_signal_that_all_threads_block_is_heard";
+    const BOTH: [Signal; 2] = [SIGUSR1, SIGWINCH];
+    if !child::is_child() {
+        let mut command = child::command(NAME);
+        let block = || {
+            // SAFETY: the calls fill the set, and the signals exist.
             unsafe {
                 let mut set = std::mem::zeroed();
                 libc::sigemptyset(&raw mut set);
-                libc::sigaddset(&raw mut set, signal.as_raw());
-                libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut());
+                for signal in BOTH {
+                    libc::sigaddset(&raw mut set, signal.as_raw());
+                }
+                libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
             }
+            Ok(())
         };
-        // The harness's main thread, if there is one, would take the signal.
-        let others = fs::read_dir("/proc/self/task").unwrap().count() > 1;
-        let both = [SIGUSR1, SIGWINCH].map(|signal| {
-            blocks(libc::SIG_BLOCK, signal);
-            let signals = signal::notify(&[signal]).unwrap();
-            // A signal to this thread alone would stay pending. This one is sent to the process, and the serving thread takes
-            // it.
-            raise(signal);
-            assert_eq!(signals.recv_deadline(limit()), Ok(signal), "{others}");
-            signals
-        });
-        drop(both);
+        // SAFETY: `block` may be called between fork and exec.
+        unsafe { command.pre_exec(block) };
+        child::has_passed(NAME, command.output().unwrap());
+        return;
+    }
+    assert!(all_threads_block(&BOTH));
+    let both = BOTH.map(|signal| {
+        // The thread that serves the first receiver has blocked the second signal until now.
+        let signals = signal::notify(&[signal]).unwrap();
+        // The signal is sent to the process, and not to this thread, with which it would stay pending.
+        raise(signal);
+        assert_eq!(signals.recv_deadline(limit()), Ok(signal));
+        signals
     });
+    drop(both);
 }
 
 /// Fails when a receiver hangs, or has lost the signals that came before.
