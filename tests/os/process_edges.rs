@@ -354,44 +354,68 @@ fn the_builder_is_std_s() {
     });
 }
 
-/// Fails by the end of this process, or when a write succeeds.
+/// How often the handler of SIGPIPE was called.
+static PIPE_CALLS: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn counts(_signal: libc::c_int) {
+    PIPE_CALLS.fetch_add(1, SeqCst);
+}
+
+/// SIGPIPE is ignored, then it has a handler, then its default action. A write to a pipe raises the signal, as with std, so
+/// only sockets are tried with the default action. Fails by the end of this process, when a write succeeds, or when a write to
+/// a socket raises the signal.
 #[test]
 fn a_write_to_who_is_gone_is_an_error_whatever_the_signal_does() {
     const NAME: &str = "a_write_to_who_is_gone_is_an_error_whatever_the_signal_does";
-    let property = |rt: Runtime| {
-        rt.run(|| {
-            let mut child = shell("exec <&-; echo; read line <&1")
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn()
-                .unwrap();
-            let mut stdin = child.stdin.take().unwrap();
-            assert!(child.wait().is_ok());
-            assert_eq!(stdin.write(b"anybody?").unwrap_err().kind(), ErrorKind::BrokenPipe);
-            let (tcp, other) = common::loopback::pair();
-            drop(other);
-            let (unix, other) = gmp::net::UnixStream::pair().unwrap();
-            drop(other);
-            let mut error = None;
-            // The first write may succeed, and the peer then answers by a reset.
-            until(|| {
-                error = (&tcp).write(b"anybody?").err();
-                error.is_some()
-            });
-            assert!(matches!(error.unwrap().kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset));
-            assert_eq!((&tcp).write(b"anybody?").unwrap_err().kind(), ErrorKind::BrokenPipe);
-            assert_eq!((&unix).write(b"anybody?").unwrap_err().kind(), ErrorKind::BrokenPipe);
-            let (reader, mut writer) = gmp::io::pipe().unwrap();
-            drop(reader);
-            assert_eq!(writer.write(b"anybody?").unwrap_err().kind(), ErrorKind::BrokenPipe);
+    let to_sockets = || {
+        let (tcp, other) = common::loopback::pair();
+        drop(other);
+        let (unix, other) = gmp::net::UnixStream::pair().unwrap();
+        drop(other);
+        let mut error = None;
+        // The first write may succeed, and the peer then answers by a reset.
+        until(|| {
+            error = (&tcp).write(b"anybody?").err();
+            error.is_some()
         });
+        assert!(matches!(error.unwrap().kind(), ErrorKind::BrokenPipe | ErrorKind::ConnectionReset));
+        assert_eq!((&tcp).write(b"anybody?").unwrap_err().kind(), ErrorKind::BrokenPipe);
+        assert_eq!((&unix).write(b"anybody?").unwrap_err().kind(), ErrorKind::BrokenPipe);
+    };
+    let to_pipes = || {
+        let mut child = shell("exec <&-; echo; read line <&1")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        assert!(child.wait().is_ok());
+        assert_eq!(stdin.write(b"anybody?").unwrap_err().kind(), ErrorKind::BrokenPipe);
+        let (reader, mut writer) = gmp::io::pipe().unwrap();
+        drop(reader);
+        assert_eq!(writer.write(b"anybody?").unwrap_err().kind(), ErrorKind::BrokenPipe);
     };
     if !child::is_child() {
         child::passes(NAME, &[]);
         return;
     }
+    let handler = counts as extern "C" fn(libc::c_int) as libc::sighandler_t;
     for procs in [1, 4] {
-        watched(procs, || property(runtime(procs)));
+        // The signals that the two writes to pipes raise.
+        for (action, signals) in [(libc::SIG_IGN, Some(0)), (handler, Some(2)), (libc::SIG_DFL, None)] {
+            // SAFETY: the handler adds to an atomic, and nothing else in this process relies on the action.
+            unsafe { libc::signal(libc::SIGPIPE, action) };
+            watched(procs, || {
+                runtime(procs).run(|| {
+                    to_sockets();
+                    assert_eq!(PIPE_CALLS.load(SeqCst), 0);
+                    if let Some(signals) = signals {
+                        to_pipes();
+                        assert_eq!(PIPE_CALLS.swap(0, SeqCst), signals);
+                    }
+                });
+            });
+        }
     }
 }
 
