@@ -3,14 +3,14 @@
 use super::fs::fifo;
 use common::crew::everyone;
 use common::room::Room;
-use common::{runtime, until, watched};
+use common::{child, runtime, until, watched};
 use gmp::Runtime;
 use gmp::fs::unix::{FileExt, OpenOptionsExt};
 use gmp::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
 /// With a line of one turn, many goroutines wait for the other end of a FIFO: to open it, to read it and to write it. Fails by
@@ -89,7 +89,7 @@ fn a_fifo_has_no_positions() {
     });
 }
 
-/// Fails when the descriptor is closed while the reader uses it.
+/// Fails when the descriptor is closed while the reader uses it; by a hang when the descriptor stays open.
 #[test]
 fn the_last_one_who_has_a_file_closes_it() {
     everyone(|crew| {
@@ -114,19 +114,41 @@ fn the_last_one_who_has_a_file_closes_it() {
         drop(file);
         (&both).write_all(b"hello").unwrap();
         assert_eq!(reads.join(), *b"hello");
+        drop(both);
+        // The kernel refuses a writer that does not wait once no descriptor reads the FIFO. A child that another test starts
+        // has a copy of the descriptor for a moment.
+        let mut writes = OpenOptions::new();
+        writes.write(true).custom_flags(libc::O_NONBLOCK);
+        until(|| writes.open(room.join("fifo")).is_err_and(|e| e.raw_os_error() == Some(libc::ENXIO)));
     });
 }
 
-extern "C" fn nothing(_: libc::c_int) {}
+/// How often the handler of SIGUSR2 was called.
+static CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// The system calls that the handler interrupts are not restarted. Fails when a read gives up at a signal, or reports it in any
-/// other way.
+extern "C" fn counts(_: libc::c_int) {
+    CALLS.fetch_add(1, SeqCst);
+}
+
+/// Returns `true` if this thread of the process is inside read(2); or may be, if the kernel does not say.
+fn reads(thread: i32) -> bool {
+    let call = std::fs::read_to_string(format!("/proc/self/task/{thread}/syscall"));
+    !call.is_ok_and(|call| call.split(' ').next() != Some(&libc::SYS_read.to_string()))
+}
+
+/// The system calls that the handler interrupts are not restarted. Each signal finds the thread inside its read. Fails when a
+/// read gives up at a signal, or reports it in any other way.
 #[test]
 fn a_signal_is_no_end() {
-    // SAFETY: the handler does nothing.
+    // The action belongs to the whole process.
+    if !child::is_child() {
+        child::passes("a_signal_is_no_end", &[]);
+        return;
+    }
+    // SAFETY: the handler adds to an atomic.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = nothing as extern "C" fn(libc::c_int) as usize;
+        action.sa_sigaction = counts as extern "C" fn(libc::c_int) as usize;
         action.sa_flags = libc::SA_ONSTACK;
         assert_eq!(libc::sigaction(libc::SIGUSR2, &raw const action, std::ptr::null_mut()), 0);
     }
@@ -134,34 +156,35 @@ fn a_signal_is_no_end() {
         let room = Room::new();
         fifo(&room.join("fifo"));
         let mut both = std::fs::File::options().read(true).write(true).open(room.join("fifo")).unwrap();
-        let (thread, tell) = (Arc::new(AtomicI32::new(0)), Arc::new(AtomicI32::new(0)));
+        let thread = Arc::new(AtomicI32::new(0));
         let file = File::from(both.try_clone().unwrap());
-        let reads = crew.go({
-            let (thread, tell) = (Arc::clone(&thread), Arc::clone(&tell));
-            move || {
-                let mut bytes = vec![0; 10];
-                for part in bytes.chunks_mut(5) {
-                    // SAFETY: no pointers. The goroutine keeps the thread until the read is over.
-                    thread.store(unsafe { libc::gettid() }, SeqCst);
-                    (&file).read_exact(part).unwrap();
-                    tell.fetch_add(1, SeqCst);
-                }
-                bytes
+        let tells = Arc::clone(&thread);
+        let reader = crew.go(move || {
+            let mut bytes = vec![0; 10];
+            for part in bytes.chunks_mut(5) {
+                // SAFETY: no pointers. The goroutine keeps the thread until the read is over.
+                tells.store(unsafe { libc::gettid() }, SeqCst);
+                (&file).read_exact(part).unwrap();
             }
+            bytes
         });
-        for part in 1..=2 {
-            until(|| thread.load(SeqCst) != 0);
+        for _ in 0..2 {
+            let mut reading = 0;
+            // Each part has its own thread.
+            until(|| {
+                reading = thread.swap(0, SeqCst);
+                reading != 0 || reader.is_finished()
+            });
             for _ in 0..20 {
-                // SAFETY: no pointers. The thread is one of this process, or none.
-                unsafe {
-                    libc::syscall(libc::SYS_tgkill, libc::getpid(), thread.load(SeqCst), libc::SIGUSR2);
-                }
-                std::thread::yield_now();
+                until(|| reader.is_finished() || reads(reading));
+                let before = CALLS.load(SeqCst);
+                // SAFETY: no pointers.
+                unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), reading, libc::SIGUSR2) };
+                until(|| reader.is_finished() || CALLS.load(SeqCst) > before);
             }
             both.write_all(b"hello").unwrap();
-            until(|| tell.load(SeqCst) == part);
         }
-        assert_eq!(reads.join(), b"hellohello");
+        assert_eq!(reader.join(), b"hellohello");
     });
 }
 
