@@ -302,8 +302,8 @@ fn what_is_read_to_the_end_is_all() {
             File::open("/proc/self/limits").unwrap().read_to_end(&mut limits).unwrap();
             assert_eq!(limits, std::fs::read("/proc/self/limits").unwrap());
             let mut odd = String::from("as it was");
-            let random = File::open("/dev/zero").unwrap();
-            assert_eq!((&random).take(5).read_to_string(&mut odd).unwrap(), 5);
+            let zeros = File::open("/dev/zero").unwrap();
+            assert_eq!((&zeros).take(5).read_to_string(&mut odd).unwrap(), 5);
             let room = Room::new();
             std::fs::write(room.join("odd"), b"a\xff").unwrap();
             let refused = File::open(room.join("odd")).unwrap().read_to_string(&mut odd).unwrap_err();

@@ -53,7 +53,8 @@ fn readers_and_events_do_not_miss_each_other() {
                                 stream.write_all(&(round as u32).to_ne_bytes()).unwrap();
                             } else {
                                 let mut heard = [0; 4];
-                                // Sometimes in two parts: the second read knows less.
+                                // Sometimes in two parts: a read that has filled its buffer does not show that the socket
+                                // is drained.
                                 let first = 1 + random.below(4) as usize;
                                 stream.read_exact(&mut heard[..first]).unwrap();
                                 stream.read_exact(&mut heard[first..]).unwrap();
