@@ -631,7 +631,7 @@ fn is_dropped_by_the_end(name: &str, queue: fn(&Handle, Made)) {
 #[test]
 fn one_of_a_class_is_dropped_by_the_end() {
     let queue = |handle: &Handle, made| handle.queue_of_class_in_silence(Priority::Low, [made]);
-    is_dropped_by_the_end("class_vs_end", queue);
+    is_dropped_by_the_end("class_queue_vs_end", queue);
 }
 
 #[test]
