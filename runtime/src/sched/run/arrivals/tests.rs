@@ -7,8 +7,10 @@ use crate::prim::capacity;
 use crate::runtime::policy::Policy;
 use crate::sched::run::look::{PollSchedule, nanos};
 use crate::sched::run::place::Place;
-use crate::{Runtime, go, go_fair, lock_os_thread, yield_now};
+use crate::{Runtime, blocking, go, go_fair, lock_os_thread, yield_now};
 use std::panic::Location;
+use std::sync::mpsc::channel;
+use std::thread;
 
 /// How long one goroutine of each kind runs, in nanoseconds: one of the ring, an arrival, and one that a visit takes. A visit
 /// always finds a goroutine, unless `visit` is zero.
@@ -441,6 +443,50 @@ fn a_turn_ends_beside_a_bound_goroutine_that_yields_alone() {
         })
     });
     assert!(ends, "the turn goes on");
+}
+
+/// A bound goroutine begins a turn of the arrivals, and then blocks its thread, so another M takes the P, with a goroutine of
+/// its ring. Fails when the other M begins anew, or does not end the turn at its time.
+#[test]
+fn a_turn_goes_on_and_ends_whichever_m_holds_the_p() {
+    // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    let runtime = unsafe { Runtime::builder().procs(1).build() }.unwrap();
+    // The turn begins in the future, so that it lasts until it is looked at.
+    let began = Active::now().saturating_add(Duration::from_secs(60));
+    let seen =
+        move |after| Seen { tick: 0, now: began.saturating_add(after), waiting: 0, round: 0, queued: 0 };
+    let arrivals = || M::<Active>::current().and_then(M::look_in).map(|it| &it.p.poll_schedule.arrivals);
+    let begins = move || {
+        arrivals().map(|arrivals| {
+            arrivals.end_turn(seen(Duration::ZERO));
+            arrivals.go_first(seen(Duration::ZERO));
+            thread::current().id()
+        })
+    };
+    let goes_on = move |before| {
+        let Some(arrivals) = arrivals().filter(|it| it.have_their_turn()) else { return false };
+        assert_ne!(thread::current().id(), before);
+        assert!(arrivals.may_go_first(seen(TURN - Duration::from_nanos(1))));
+        assert!(!arrivals.may_go_first(seen(TURN)) && !arrivals.have_their_turn());
+        assert!(!arrivals.may_go_first(seen(2 * TURN - Duration::from_nanos(1))));
+        assert!(arrivals.may_go_first(seen(2 * TURN)));
+        true
+    };
+    // A look for arrivals finds none, and so ends the turn: such an attempt shows nothing. Ten in a row are no accident.
+    let ends = runtime.run(|| {
+        // Otherwise the goroutine itself would go to another M to block.
+        lock_os_thread();
+        (0..10).any(|_| {
+            yield_now();
+            let (tells, told) = channel();
+            let Some(before) = begins() else { return false };
+            let other = go(move || tells.send(goes_on(before)).unwrap());
+            let goes_on = blocking(|| told.recv().unwrap_or(false));
+            other.join().unwrap();
+            goes_on
+        })
+    });
+    assert!(ends, "the turn has gone with the thread");
 }
 
 /// Fails when a ring with goroutines of its own is taken for a ring of arrivals, or the other way round.
