@@ -4,7 +4,9 @@
 use gmp::chan::bounded;
 use gmp::{Runtime, RuntimeBuilder};
 use gmp_tokio::Reactor;
+use std::io::Read;
 use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 use tokio::time::sleep;
 
@@ -71,14 +73,21 @@ fn beside_that_of_another_runtime() {
 /// Waits for the end of a child, and kills a child that hangs.
 fn ended(mut child: Child) -> (bool, String) {
     let start = Instant::now();
+    // Read all the time: a child that finds the pipe full would wait.
+    let mut stderr = child.stderr.take().expect("a pipe");
+    let said = thread::spawn(move || {
+        let mut said = Vec::new();
+        stderr.read_to_end(&mut said).map(|_| said)
+    });
     while child.try_wait().expect("it is our child").is_none() {
         if start.elapsed() > MINUTE {
             child.kill().expect("it is our child");
         }
-        std::thread::sleep(Duration::from_millis(10));
+        thread::sleep(Duration::from_millis(10));
     }
-    let output = child.wait_with_output().expect("it is our child");
-    (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
+    let status = child.wait().expect("it is our child");
+    let said = said.join().expect("no panic").expect("it is read");
+    (status.success(), String::from_utf8_lossy(&said).into_owned())
 }
 
 fn main() {
