@@ -363,17 +363,22 @@ fn a_goroutine_that_never_started_is_dropped_with_its_closure() {
         }
         until(|| began.load(SeqCst) == procs);
         let started = Arc::new(AtomicUsize::new(0));
-        let never: Vec<_> = (0..10)
-            .map(|n| {
-                let (probe, started) = (Probe(Arc::clone(&drops)), Arc::clone(&started));
-                // The fillers differ in size on the heap; the closures all have one size.
-                let filler = vec![[0_u64; 20]; n];
-                rt.go(move || {
-                    started.fetch_add(1, SeqCst);
-                    (probe, filler)
-                })
+        let make = || (Probe(Arc::clone(&drops)), Arc::clone(&started));
+        // A small closure lies in its goroutine, a large one in a box of its own.
+        let small = |(probe, started): (Probe, Arc<AtomicUsize>)| {
+            rt.go(move || {
+                started.fetch_add(1, SeqCst);
+                drop(probe);
             })
-            .collect();
+        };
+        let large = |(probe, started): (Probe, Arc<AtomicUsize>)| {
+            let filler = [0_u64; 20];
+            rt.go(move || {
+                started.fetch_add(1, SeqCst);
+                drop((probe, filler));
+            })
+        };
+        let never: Vec<_> = (0..5).flat_map(|_| [small(make()), large(make())]).collect();
         let report = rt.shutdown(Duration::from_millis(20));
         assert_eq!(report.goroutines_left(), procs);
         assert!(report.threads_left() >= procs);
