@@ -10,12 +10,13 @@ use common::stderr::pipe_for_stderr;
 use common::{PROCS, everywhere, runtime, skipped, until, watched};
 use gmp::context::Context;
 use gmp::net::{UnixDatagram, UnixStream};
-use gmp::{Refused, Runtime, blocking, chan, go, time, yield_now};
+use gmp::{Builder, Refused, Runtime, blocking, chan, go, time, yield_now};
 use std::fs::File;
 use std::future::poll_fn;
-use std::hint::spin_loop;
+use std::hint::{black_box, spin_loop};
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
+use std::os::unix::process::ExitStatusExt;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -399,19 +400,42 @@ fn a_blocked_thread_needs_no_barrier() {
     });
 }
 
-/// Fails by a panic of a spawn, or when the runtime counts a refusal or tells of it.
+#[inline(never)]
+fn exhaust(depth: usize) -> usize {
+    let frame = black_box([depth; 64]);
+    if black_box(false) { 0 } else { exhaust(depth + 1) + frame[depth % 64] }
+}
+
+/// Fails by a panic of a spawn, when the runtime counts a refusal or tells of it, or when the overflow of a stack that was made
+/// in the sandbox meets no guard.
 #[test]
 fn refused_guards_are_made_otherwise() {
     const NAME: &str = "refused_guards_are_made_otherwise";
+    const OVERFLOWS: &str = "OVERFLOWS";
+    const CALLS: [libc::c_long; 2] = [libc::SYS_madvise, libc::SYS_process_madvise];
+    if std::env::var_os(OVERFLOWS).is_some() {
+        runtime(2).run(|| {
+            go(|| ()).join().unwrap();
+            refuse(&CALLS, libc::EPERM);
+            // No stack of this size was made before.
+            drop(Builder::new().stack_size(256 << 10).go(|| exhaust(0)).unwrap().join());
+        });
+        return;
+    }
     if !child::is_child() {
-        return in_sandboxes(NAME, |_, said| assert!(!said.contains("gmp: "), "nothing is given up: {said}"));
+        in_sandboxes(NAME, |_, said| assert!(!said.contains("gmp: "), "nothing is given up: {said}"));
+        let output = child::run(NAME, &[(OVERFLOWS, "1")]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{said}");
+        assert!(said.contains("fatal error: stack overflow in goroutine 3 "), "{said}");
+        return;
     }
     let works = || {
         let many: Vec<_> = (0..2000).map(|n| go(move || (yield_now(), n).1)).collect();
         assert_eq!(many.into_iter().map(|one| one.join().unwrap()).sum::<u32>(), 1999 * 1000);
         time::sleep(MS);
     };
-    sandboxed(&[libc::SYS_madvise, libc::SYS_process_madvise], works, |refused, _| refused.is_empty());
+    sandboxed(&CALLS, works, |refused, _| refused.is_empty());
 }
 
 /// Returns how many descriptors the process has by which the monitor looks at threads.
