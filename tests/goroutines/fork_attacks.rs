@@ -197,8 +197,8 @@ fn a_fork_scope_has_room_for_any_number_of_branches() {
     });
 }
 
-/// The forker is bound to its thread. Fails by a hang, when the forker goes on on another thread, or when a branch that is
-/// begun elsewhere is not.
+/// The forker is bound to its thread. Fails by a hang, when the forker goes on on another thread or runs its own branch there,
+/// or when a branch that is begun elsewhere is not.
 #[test]
 fn a_bound_goroutine_forks() {
     fn tree(depth: u32) -> u64 {
@@ -217,8 +217,21 @@ fn a_bound_goroutine_forks() {
                     for _ in 0..10 {
                         assert_eq!(tree(8), 256);
                         assert_eq!(taken(|| 7), 7);
-                        // A branch that is begun elsewhere is on a goroutine that is not bound.
-                        let elsewhere = taken(|| thread::current().id());
+                        // A branch that is begun elsewhere is on a goroutine that is not bound. The forker's own branch runs
+                        // on the forker's thread: without a wait, and after one.
+                        let (own, elsewhere) = {
+                            let (event, id) = (Event::new(), || thread::current().id());
+                            let waits = || {
+                                let before = id();
+                                event.wait();
+                                [before, id()]
+                            };
+                            join(waits, || {
+                                event.notify_one();
+                                id()
+                            })
+                        };
+                        assert_eq!(own, [here; 2]);
                         assert_ne!(elsewhere, here);
                         yield_now();
                         fork_scope(|s| {
