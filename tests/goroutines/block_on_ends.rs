@@ -11,9 +11,9 @@ use gmp::sync::Event;
 use gmp::{block_on, go, go_abortable, goexit, is_interrupt, time};
 use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::task::Poll;
+use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
 use std::thread;
 use std::time::Duration;
 
@@ -457,10 +457,35 @@ fn a_wait_that_may_not_be_unwound_goes_on() {
     });
 }
 
-/// A limit ends the wait, and does not disturb a wait that is over before. Fails by a hang or by the time.
+/// A limit ends the wait, and does not disturb a wait that is over before. Wakes that come meanwhile, from elsewhere or from
+/// the future itself, don't put the end off. Fails by a hang or by the time.
 #[test]
 fn a_limit_ends_the_wait() {
     everyone(|crew| {
+        let (waker, over) = (Arc::new(Mutex::new(None::<Waker>)), Arc::new(AtomicBool::new(false)));
+        let (wakes, is_over) = (Arc::clone(&waker), Arc::clone(&over));
+        let wakes = crew.go(move || {
+            until(|| {
+                wakes.lock().unwrap().iter().for_each(Waker::wake_by_ref);
+                is_over.load(SeqCst)
+            });
+        });
+        crew.run(move || {
+            // A wait in which no wake came shows nothing.
+            until(|| {
+                let mut polls = 0;
+                let waits = poll_fn(|cx| {
+                    polls += 1;
+                    *waker.lock().unwrap() = Some(cx.waker().clone());
+                    Poll::<()>::Pending
+                });
+                assert!(time::timeout(MS, || block_on(waits)).is_err());
+                polls > 2
+            });
+            over.store(true, SeqCst);
+            assert!(time::timeout(MS, || block_on(turns(usize::MAX))).is_err());
+        });
+        wakes.join();
         crew.run(|| {
             assert!(time::timeout(MS, || block_on(pending::<()>())).is_err());
             assert_eq!(
