@@ -1,7 +1,7 @@
 //! A stack overflow is reported with the name of its goroutine; every other fault goes where it went without a runtime.
 
 use common::{child, mask, seccomp, skipped, until, watched};
-use gmp::{Builder, Runtime, go, time::sleep, with_stack};
+use gmp::{Builder, Runtime, blocking, go, lock_os_thread, time::sleep, with_stack};
 use std::fs;
 use std::hint::black_box;
 use std::io::{self, ErrorKind, Read, Write};
@@ -599,6 +599,75 @@ fn the_overflow_of_a_thread_is_told_by_std() {
     assert!(ended.stderr.contains("thread 'a thread'"), "{}", ended.stderr);
     assert!(ended.stderr.contains("has overflowed its stack"), "{}", ended.stderr);
     assert!(!ended.stderr.contains("goroutine"), "{}", ended.stderr);
+}
+
+/// A thread of the runtime overflows its own stack, before it runs goroutines and after it. Fails when the report is not std's.
+#[test]
+fn the_overflow_of_a_runtimes_thread_is_told_by_std() {
+    const NAME: &str = "the_overflow_of_a_runtimes_thread_is_told_by_std";
+    struct Overflows;
+    impl Drop for Overflows {
+        fn drop(&mut self) {
+            exhaust(0);
+        }
+    }
+    if let Ok(when) = std::env::var("WHEN") {
+        let builder = match when.as_str() {
+            "begins" => Runtime::builder().on_thread_start(|| exhaust(0)),
+            _ => Runtime::builder().on_thread_start(|| Overflows),
+        };
+        // SAFETY: as in `runtime`.
+        let rt = unsafe { builder.procs(1).build() }.unwrap();
+        rt.run(|| ());
+        return;
+    }
+    for when in ["begins", "ends"] {
+        let output = child::run(NAME, &[("WHEN", when), ("RUST_BACKTRACE", "0")]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.signal(), Some(libc::SIGABRT), "{when}: {said}");
+        assert!(said.contains("has overflowed its stack"), "{when}: {said}");
+        assert!(!said.contains("goroutine"), "{when}: {said}");
+    }
+}
+
+/// A goroutine that is bound to its thread runs on its own stack, not on the thread's.
+#[test]
+fn a_goroutine_that_is_bound_to_its_thread() {
+    told(
+        "a_goroutine_that_is_bound_to_its_thread",
+        || {
+            let bound = || {
+                lock_os_thread();
+                sleep(Duration::from_millis(1));
+                exhaust(0)
+            };
+            drop(runtime(2).run(|| go(bound).join()));
+        },
+        &["goroutine 2 (spawned at tests/stacks/overflow.rs:", "64 KiB"],
+    );
+}
+
+/// A goroutine that blocks while another one waits goes to another thread, and takes its stack along.
+#[test]
+fn a_goroutine_that_has_gone_to_another_thread_to_block() {
+    told(
+        "a_goroutine_that_has_gone_to_another_thread_to_block",
+        || {
+            let blocks = || {
+                let here = thread::current().id();
+                let other = go(|| ());
+                blocking(|| {
+                    while !other.is_finished() {
+                        thread::yield_now();
+                    }
+                    assert_ne!(thread::current().id(), here);
+                    exhaust(0)
+                })
+            };
+            drop(runtime(1).run(|| go(blocks).join()));
+        },
+        &["goroutine 2 (spawned at tests/stacks/overflow.rs:", "64 KiB"],
+    );
 }
 
 fn set_action(handler: usize, flags: i32) {
