@@ -8,7 +8,7 @@ use std::net::TcpStream;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::sync::LazyLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const PROCS: [&str; 2] = ["1", "4"];
 /// More than the buffers of two sockets hold.
@@ -278,7 +278,20 @@ fn a_close_does_not_reset_who_has_sent_more() {
     }
 }
 
-/// Fails when a silent client keeps its place, or a client that sends only half a request.
+/// Sends the head of a request a byte at a time, until an answer comes.
+fn trickle(mut stream: &TcpStream) {
+    let start = Instant::now();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: ").expect("it is sent");
+    stream.set_read_timeout(Some(Duration::from_millis(20))).expect("a pace");
+    while let Err(none) = stream.peek(&mut [0]) {
+        assert_eq!(none.kind(), ErrorKind::WouldBlock);
+        assert!(start.elapsed() < LIMIT, "each byte gives the client more time");
+        stream.write_all(b"x").expect("it is sent");
+    }
+    stream.set_read_timeout(Some(LIMIT)).expect("a limit");
+}
+
+/// Fails when a silent client keeps its place, or a client that sends only half a request, or its request a byte at a time.
 #[test]
 fn idle_and_slow_clients_are_ended() {
     for procs in PROCS {
@@ -288,7 +301,10 @@ fn idle_and_slow_clients_are_ended() {
         (&slow).write_all(b"GET / HTTP/1.1\r\nHost:").expect("it is sent");
         assert_eq!((&silent).read(&mut [0]).expect("an end, no error"), 0);
         assert_eq!(answer(&slow).0, 408);
-        // This client takes the place of one of them.
+        // These clients take the place of one of them.
+        let slower = connect(&addr);
+        trickle(&slower);
+        assert_eq!(answer(&slower).0, 408);
         assert_eq!(ask(&connect(&addr), "/", "").0, 200);
 
         // This client reads the head of the answer, and no more.
