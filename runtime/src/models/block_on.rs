@@ -8,7 +8,7 @@ use crate::Runtime;
 use crate::block_on;
 use crate::chan::bounded;
 use crate::context::Context;
-use crate::model::{Model, Mutant, at_rest, done, runtime};
+use crate::model::{Model, Mutant, at_rest, done, fall_asleep, runtime};
 use crate::sync::Event;
 use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use loom::thread;
@@ -35,35 +35,41 @@ fn wait_for<const N: usize>(flags: &Flags<N>, begin: impl FnOnce(&Waker)) {
     }));
 }
 
-/// Runs a goroutine that waits for a thread; the thread wakes the goroutine once.
+/// Runs a goroutine that waits for a thread; the thread wakes the goroutine once. loom's search begins in the first poll, and
+/// ends when the goroutine has been woken.
 fn wakes_once(runtime: &Runtime) {
     let set = flags::<1>();
     let waits = runtime.go(move || {
         let theirs = Arc::clone(&set);
         wait_for(&set, |waker| {
             let waker = waker.clone();
+            loom::explore();
             drop(thread::spawn(move || {
                 theirs[0].store(true, Relaxed);
                 waker.wake();
             }));
         });
+        done();
     });
     waits.join().unwrap();
-    done();
 }
 
 /// A thread wakes the goroutine once, beside the end of the first poll, the park, or the sleep. Fails by deadlock when the
 /// wake, or a write before it, is lost; by a causality violation when the waker reads the wait as it is written.
 #[test]
 fn a_wake_beside_the_park_is_not_lost() {
-    Model::new().check("block_on", || wakes_once(&at_rest::<1>()));
+    Model::new().preemptions(4).check("block_on", || wakes_once(&runtime(1, 1)));
 }
 
 /// As `a_wake_beside_the_park_is_not_lost`, with an M that runs the goroutine as soon as it is woken. Fails by a causality
 /// violation when the M that has published the wait still writes to the goroutine's frame.
 #[test]
 fn a_woken_owner_has_its_frame_for_itself() {
-    Model::new().preemptions(2).check("block_on_two_ms", || wakes_once(&at_rest::<2>()));
+    Model::new().preemptions(3).check("block_on_two_ms", || {
+        let runtime = runtime(2, 2);
+        fall_asleep::<2>(&runtime);
+        wakes_once(&runtime);
+    });
 }
 
 /// As `a_wake_beside_the_park_is_not_lost`, on a plain thread, which sleeps.
