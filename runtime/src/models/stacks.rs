@@ -3,8 +3,10 @@
 use super::caught;
 use super::cover::Handle;
 use crate::host::model::reserved_stacks;
-use crate::model::{Model, Mutant, Parts, at_rest, fall_asleep, limit_stacks, runtime};
+use crate::model::{Flag, Model, Mutant, Parts, at_rest, done, fall_asleep, limit_stacks, runtime};
 use crate::{Runtime, chan};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 /// Runs two goroutines, which share one stack, to their ends.
@@ -13,6 +15,24 @@ fn two_for_one_stack(runtime: &Runtime) {
     let [first, second] = [both.clone(), both].map(|part| runtime.go(move || part.held()));
     first.join().unwrap();
     second.join().unwrap();
+}
+
+/// As `two_for_one_stack`; loom's search begins when the first goroutine has the stack, and ends when the second one has it.
+fn second_after_the_first(runtime: &Runtime) {
+    let (begun, second_runs) = (Arc::new(AtomicUsize::new(0)), Flag::default());
+    let both = [(); 2].map(|()| {
+        let (begun, second_runs) = (Arc::clone(&begun), second_runs.clone());
+        runtime.go(move || {
+            if begun.fetch_add(1, Relaxed) == 0 {
+                loom::explore();
+            } else {
+                done();
+                second_runs.raise();
+            }
+        })
+    });
+    second_runs.wait_on_thread();
+    both.into_iter().for_each(|one| one.join().unwrap());
 }
 
 /// Ends a runtime whose goroutines have all ended, and asserts that none has a stack reserved.
@@ -44,9 +64,8 @@ fn a_stack_that_comes_back_to_the_host_is_had_by_who_waits_for_it() {
         let (wakes, sleeps) = chan::bounded::<()>(0);
         let sleeper = runtime.go(move || sleeps.recv());
         fall_asleep::<2>(&runtime);
-        loom::explore();
         limit_stacks(&runtime, 1, false);
-        two_for_one_stack(&runtime);
+        second_after_the_first(&runtime);
         drop(wakes);
         sleeper.join().unwrap().unwrap_err();
         end(runtime);
