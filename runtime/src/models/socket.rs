@@ -7,7 +7,7 @@
 
 use super::caught;
 use super::cover::{Handle, Socket};
-use crate::model::{Model, Mutant, at_rest, done, note};
+use crate::model::{Model, Mutant, at_rest, done, note, runtime};
 use gmp_netpoll::Readiness;
 use loom::cell::UnsafeCell;
 use loom::sync::Mutex;
@@ -67,7 +67,7 @@ fn exchange(
     send: impl Fn(&Mutex<Kernel>, &Handle) + Send + Sync + 'static,
 ) {
     Model::new().check(name, move || {
-        let runtime = at_rest::<1>();
+        let runtime = if begun == Begun::Yes { runtime(1, 1) } else { at_rest::<1>() };
         let kernel = Arc::new(Mutex::new(Kernel::default()));
         let reader = runtime.go({
             let kernel = Arc::clone(&kernel);
@@ -80,6 +80,7 @@ fn exchange(
         if begun == Begun::Yes {
             // There is one M and one queue: once this goroutine has run, the reader, which came first, has parked.
             runtime.run(|| ());
+            loom::explore();
         }
         send(&kernel, &Handle::of(&runtime));
         assert_eq!(reader.join().unwrap(), 2);
@@ -379,7 +380,7 @@ fn a_close_comes_after_both_of_two_calls() {
 #[test]
 fn a_use_that_is_left_behind_is_given_up() {
     Model::new().check("use_left_behind", || {
-        let runtime = at_rest::<1>();
+        let runtime = runtime(1, 1);
         let socket = Arc::new(Socket::new());
         drop(runtime.go({
             let socket = Arc::clone(&socket);
@@ -392,6 +393,7 @@ fn a_use_that_is_left_behind_is_given_up() {
         }));
         // There is one M and one queue: once this goroutine has run, the other one is parked.
         runtime.run(|| ());
+        loom::explore();
         let closer = loom::thread::spawn({
             let socket = Arc::clone(&socket);
             move || socket.close().unwrap()
@@ -407,7 +409,7 @@ fn a_use_that_is_left_behind_is_given_up() {
 #[test]
 fn a_deadline_that_is_moved_ends_a_read_and_loses_no_data() {
     Model::new().check("deadline_vs_read", || {
-        let runtime = at_rest::<1>();
+        let runtime = runtime(1, 1);
         let (socket, kernel) = (Arc::new(Socket::new()), Arc::new(Mutex::new(Kernel::default())));
         let reader = runtime.go({
             let (socket, kernel) = (Arc::clone(&socket), Arc::clone(&kernel));
@@ -419,7 +421,9 @@ fn a_deadline_that_is_moved_ends_a_read_and_loses_no_data() {
                 done();
             }
         });
+        // The reader has parked.
         runtime.run(|| ());
+        loom::explore();
         socket.set_expired(true).unwrap();
         kernel.lock().unwrap().bytes += 1;
         Handle::of(&runtime).deliver(Readiness::READABLE);
