@@ -6,7 +6,7 @@
 use super::caught;
 use super::task::{Foreign, poll, run};
 use crate::context::Context;
-use crate::model::{Model, Mutant, at_rest, done};
+use crate::model::{Model, Mutant, at_rest, done, runtime};
 use crate::sync::{RwLock, RwLockUpgradableReadGuard, RwLockWriteGuard};
 use loom::thread;
 use std::pin::pin;
@@ -121,18 +121,21 @@ fn an_upgrade_that_times_out_lets_the_reader_go_on() {
 #[test]
 fn a_writer_that_is_interrupted_lets_the_reader_go_on() {
     Model::new().check("rwlock_interrupt", || {
-        let runtime = at_rest::<1>();
+        let runtime = runtime(1, 1);
         let lock = Arc::new(RwLock::new(0));
         let (context, cancel) = Context::background().with_cancel();
         let reads = lock.read();
         let theirs = Arc::clone(&lock);
         let writer = runtime.go(move || context.run(|| drop(theirs.write())).is_ok());
+        // This goroutine has the P once the writer has parked.
+        runtime.go(|| ()).join().unwrap();
+        loom::explore();
         let reader = beside(&lock, |lock| *lock.read());
         cancel.cancel();
         assert_eq!(reader.join().unwrap(), 0);
+        done();
         assert!(!writer.join().unwrap());
         drop(reads);
-        done();
     });
 }
 
