@@ -11,7 +11,8 @@
 use super::caught;
 use super::cover::{Handle, blocking_here, p_number};
 use crate::model::{
-    Body, Flag, Model, Mutant, done, fall_asleep, refuse_threads, runtime, together, together_with_us,
+    Body, Flag, Model, Mutant, Parts, done, done_at_rest, fall_asleep, refuse_threads, runtime, together,
+    together_with_us,
 };
 use crate::time::sleep;
 use crate::{JoinHandle, Runtime, go, lock_os_thread, yield_now};
@@ -219,10 +220,24 @@ fn work_is_run_after_an_m_has_left_a_surplus_p() {
     });
 }
 
-/// As `work_is_run_after_an_m_has_left_a_surplus_p`, and the M of the other P goes idle meanwhile.
+/// As `work_is_run_after_an_m_has_left_a_surplus_p`, and the M of the other P goes idle meanwhile. The work comes when both Ms
+/// sleep.
 #[test]
 fn work_is_run_after_one_m_has_left_a_surplus_p_and_one_has_gone_idle() {
     Model::new().preemptions(2).check("shrink_vs_two_idle", || {
+        let runtime = runtime(2, 2);
+        let asleep = done_at_rest(2);
+        let _both = one_on(1, &runtime, (First::There, || ()), [Box::new(|| ()), Box::new(one_p)]);
+        asleep.wait_on_thread();
+        assert_runs_with_one_p(&runtime);
+    });
+}
+
+/// As `work_is_run_after_one_m_has_left_a_surplus_p_and_one_has_gone_idle`, but the work comes as soon as both goroutines have
+/// ended. Fails by deadlock when an M leaves its surplus P and sleeps although another P is idle.
+#[test]
+fn work_is_run_while_one_m_leaves_a_surplus_p_and_one_goes_idle() {
+    Model::new().preemptions(1).check("shrink_vs_two_ends", || {
         let runtime = runtime(2, 2);
         let both = one_on(1, &runtime, (First::There, || ()), [Box::new(|| ()), Box::new(one_p)]);
         both.into_iter().for_each(|one| one.join().unwrap());
@@ -239,7 +254,8 @@ fn work_from_a_thread_is_run_while_idle_ps_retire() {
         let runtime = Arc::new(runtime(2, 2));
         let handle = Handle::of(&runtime);
         fall_asleep::<2>(&runtime);
-        let two = [handle.make(|| ()), handle.make(|| ())];
+        let both = Parts::of(2);
+        let two = [both.clone(), both].map(|part| handle.make(move || part.held()));
         loom::explore();
         let shrinks = loom::thread::spawn({
             let runtime = Arc::clone(&runtime);
@@ -248,7 +264,6 @@ fn work_from_a_thread_is_run_while_idle_ps_retire() {
         for one in handle.inject(two) {
             one.join().unwrap();
         }
-        done();
         shrinks.join().unwrap();
     });
 }
@@ -310,6 +325,19 @@ fn no_p_retires_after_growing() {
 #[test]
 fn no_p_retires_after_growing_beside_an_m_that_goes_idle() {
     Model::new().preemptions(2).check("leave_vs_grow_and_idle", || {
+        let runtime = runtime(2, 2);
+        let asleep = done_at_rest(2);
+        let _both = one_on(1, &runtime, (First::There, one_p), [Box::new(|| ()), Box::new(two_ps)]);
+        asleep.wait_on_thread();
+        assert_eq!(Handle::of(&runtime).count_ps()[2], 0);
+    });
+}
+
+/// As `no_p_retires_after_growing_beside_an_m_that_goes_idle`, but a thread counts the Ps, and ends the runtime, as soon as both
+/// goroutines have ended.
+#[test]
+fn no_p_retires_after_growing_beside_the_ends_of_goroutines() {
+    Model::new().preemptions(1).check("leave_vs_grow_and_ends", || {
         let runtime = runtime(2, 2);
         let both = one_on(1, &runtime, (First::There, one_p), [Box::new(|| ()), Box::new(two_ps)]);
         both.into_iter().for_each(|one| one.join().unwrap());
@@ -394,6 +422,8 @@ fn mutants() {
                 Mutant::LeaveSurplusLeaksSpinning,
                 "work_is_run_after_one_m_has_left_a_surplus_p_and_one_has_gone_idle",
             ),
+            (Mutant::LeaveSurplusAsksForNone, "work_is_run_while_one_m_leaves_a_surplus_p_and_one_goes_idle"),
+            (Mutant::IdleKeepsTheSurplus, "no_p_retires_after_growing_beside_the_ends_of_goroutines"),
             (Mutant::ShrinkKeepsTheIdle, IDLE),
             (Mutant::ProcsInTwoSections, "work_from_a_thread_is_run_while_idle_ps_retire"),
             (Mutant::LeaveSurplusBlindly, "no_p_retires_after_growing"),

@@ -4,7 +4,7 @@ use super::barrier::{REFUSED, RETAKER, Retaker, Switches};
 use super::search::{MACHINE, SWITCH_HOOKS, THREADS_REFUSED};
 use super::stack::{PANIC, stacks};
 use super::world::{CLOCK, LONG, ModelHost, origin};
-use super::{ModelStack, StackCache, schedule};
+use super::{ModelStack, StackCache, schedule, stage};
 use crate::host::{
     Answer, Bar, Clock, Frames, Host, Interest, Interrupts, Lack, Poll, Process, Stacks, Symbol, Threads,
     entry,
@@ -31,11 +31,13 @@ use std::time::{Duration, Instant};
 pub struct SleepState {
     lock: Mutex<()>,
     woken: Condvar,
+    /// How many sleep there. loom does not see this field, which is read and written under the lock.
+    sleepers: std::sync::atomic::AtomicUsize,
 }
 
 impl Default for SleepState {
     fn default() -> Self {
-        SleepState { lock: Mutex::new(()), woken: Condvar::new() }
+        SleepState { lock: Mutex::new(()), woken: Condvar::new(), sleepers: Default::default() }
     }
 }
 
@@ -149,6 +151,8 @@ impl Threads for ModelHost {
         // Acquire: partners `Note::wake` and `Note::alarm`.
         while word.load(crate::prim::Acquire) == expected {
             schedule::add(format_args!("sleeps on a note"));
+            sleep_state.sleepers.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+            stage::falls_asleep();
             guard = sleep_state.woken.wait(guard).unwrap_or_else(std::sync::PoisonError::into_inner);
         }
     }
@@ -156,6 +160,7 @@ impl Threads for ModelHost {
     fn wake(sleep_state: &SleepState, _word: &AtomicU32) {
         schedule::add(format_args!("wakes whoever sleeps on a note"));
         let _held = sleep_state.lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        stage::are_woken(sleep_state.sleepers.swap(0, std::sync::atomic::Ordering::Relaxed));
         sleep_state.woken.notify_all();
     }
 
@@ -313,6 +318,8 @@ impl Poll for ModelHost {
         schedule::add(format_args!("looks at the poller, {wait:?}"));
         while blocks && !world.broken && world.events.is_empty() {
             world.polling += 1;
+            world.dozing += 1;
+            stage::falls_asleep();
             world = self.happened.wait(world).unwrap_or_else(std::sync::PoisonError::into_inner);
             world.polling -= 1;
         }
@@ -335,7 +342,10 @@ impl Poll for ModelHost {
 
     fn break_poll(&self) -> io::Result<()> {
         schedule::add(format_args!("breaks the poller's wait"));
-        self.world().broken = true;
+        let mut world = self.world();
+        world.broken = true;
+        world.wakes_all();
+        drop(world);
         self.happened.notify_all();
         Ok(())
     }

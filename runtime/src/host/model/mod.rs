@@ -74,6 +74,8 @@ pub use search::{Model, grant_threads, have_cpus, refuse_threads};
 #[cfg(test)]
 pub(crate) use stack::reserved_stacks;
 pub use stack::{ModelStack, StackCache, limit_stacks};
+#[cfg(test)]
+pub(crate) use stage::done_at_rest;
 pub use stage::{Body, Flag, Parts, at_rest, done, fall_asleep, runtime, together, together_with_us};
 pub use wait::{Parked, Waiter, park};
 pub use world::{LONG, ModelHost, pass};

@@ -184,6 +184,7 @@ impl Model {
         let refusals = self.refusals;
         builder.check(move || {
             schedule::begin();
+            super::stage::begin();
             REFUSALS.set(refusals);
             REFUSED.set(false);
             THREADS_REFUSED.set(false);

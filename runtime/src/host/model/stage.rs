@@ -5,6 +5,7 @@
 
 use crate::{JoinHandle, Runtime};
 use loom::sync::{Condvar, Mutex};
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -45,6 +46,42 @@ impl Flag {
             raised = self.0.1.wait(raised).expect("no panic under a model's lock");
         }
     }
+}
+
+thread_local! {
+    /// How many threads of this execution sleep on a note or in the poller, and were not woken yet.
+    static ASLEEP: Cell<usize> = const { Cell::new(0) };
+    /// With how many of them loom's search ends, and the flag that is raised then.
+    static REST: RefCell<Option<(usize, Flag)>> = const { RefCell::new(None) };
+}
+
+/// Called as an execution begins.
+pub(super) fn begin() {
+    ASLEEP.set(0);
+    REST.set(None);
+}
+
+/// Called by a thread that is about to sleep, under the lock that its waker takes. loom does not see the count.
+pub(super) fn falls_asleep() {
+    ASLEEP.set(ASLEEP.get() + 1);
+    if let Some((_, flag)) = REST.with_borrow_mut(|rest| rest.take_if(|(count, _)| *count == ASLEEP.get())) {
+        done();
+        flag.raise();
+    }
+}
+
+/// Called by a thread that wakes `count` sleepers, under their lock.
+pub(super) fn are_woken(count: usize) {
+    ASLEEP.set(ASLEEP.get() - count);
+}
+
+/// Makes loom's search end as soon as `threads` threads sleep, on notes or in the poller, and none of them was woken. Returns a
+/// flag that is raised then. A caller that waits for the flag takes no part in the search before, as a joiner would.
+#[cfg(test)]
+pub(crate) fn done_at_rest(threads: usize) -> Flag {
+    let flag = Flag::default();
+    REST.set(Some((threads, flag.clone())));
+    flag
 }
 
 /// The body of a goroutine, which begins when all Ms are at work.

@@ -22,6 +22,8 @@ pub(super) struct World {
     pub(super) broken: bool,
     /// Threads that block in the poller.
     pub(super) polling: usize,
+    /// Those of them that were not woken yet.
+    pub(super) dozing: usize,
     /// The descriptors that the poller watches; a model has one at most.
     pub(super) watched: Vec<(Key, Interest)>,
     /// All readiness that was ever posted for the watched descriptor.
@@ -87,6 +89,7 @@ impl ModelHost {
         let level = if world.is_full { world.level } else { world.level | Readiness::WRITABLE };
         let seen = world.seen(level);
         world.events.extend(seen.into_iter().filter(|&(watched, _)| watched == key));
+        world.wakes_all();
         self.happened.notify_all();
     }
 
@@ -113,11 +116,17 @@ impl ModelHost {
         world.level |= readiness;
         let posted = world.seen(readiness);
         world.events.extend(posted);
+        world.wakes_all();
         self.happened.notify_all();
     }
 }
 
 impl World {
+    /// Called before all that wait in the poller are notified.
+    pub(super) fn wakes_all(&mut self) {
+        super::stage::are_woken(std::mem::take(&mut self.dozing));
+    }
+
     /// Returns what the poller sees of `readiness`: no room to write if a descriptor is watched for reads.
     fn seen(&self, readiness: Readiness) -> Vec<(Key, Readiness)> {
         let both = readiness.to_bits();
