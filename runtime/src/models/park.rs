@@ -197,14 +197,17 @@ fn a_g_that_is_held_when_its_turn_comes_is_run() {
 fn a_dump_reads_no_half_made_g() {
     Model::new().check("dump_vs_spawn", || {
         let runtime = at_rest::<1>();
+        let both = Parts::of(2);
         let dumper = loom::thread::spawn({
-            let handle = Handle::of(&runtime);
-            move || drop(handle.dump())
+            let (handle, both) = (Handle::of(&runtime), both.clone());
+            move || {
+                drop(handle.dump());
+                both.held();
+            }
         });
-        let spawned = runtime.go(|| ());
+        let spawned = runtime.go(move || both.held());
         dumper.join().unwrap();
         spawned.join().unwrap();
-        done();
     });
 }
 
@@ -213,10 +216,18 @@ fn a_dump_reads_no_half_made_g() {
 fn a_refused_park_waits_for_a_dump() {
     Model::new().preemptions(3).check("dump_vs_refusal", || {
         let runtime = at_rest::<1>();
-        let refused = runtime.go(|| park(|_| false));
+        let both = Parts::of(2);
+        let refused = runtime.go({
+            let both = both.clone();
+            move || {
+                let parked = park(|_| false);
+                both.held();
+                parked
+            }
+        });
         drop(Handle::of(&runtime).dump());
+        both.held();
         assert_eq!(refused.join().unwrap(), Parked::Refused);
-        done();
     });
 }
 
