@@ -142,7 +142,7 @@ fn room_to_write_is_an_edge_after_the_peer_has_read() -> Outcome {
 
 /// Fails when room to write is an event: there is room again after each datagram.
 #[test]
-fn who_waits_for_reads_is_told_of_reads_alone() -> Outcome {
+fn a_registration_for_reads_reports_reads_alone() -> Outcome {
     for poller in pollers()? {
         let (near, far) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
         near.set_nonblocking(true)?;
@@ -165,7 +165,7 @@ fn who_waits_for_reads_is_told_of_reads_alone() -> Outcome {
 
 /// Fails when a descriptor that is registered for reads alone gets no report of the end, or of a reset.
 #[test]
-fn who_waits_for_reads_is_told_of_the_end() -> Outcome {
+fn a_registration_for_reads_reports_the_end() -> Outcome {
     for poller in pollers()? {
         let (mut near, far) = tcp_pair()?;
         poller.add_for_reads(near.as_fd(), KEY)?;

@@ -515,7 +515,7 @@ impl Clone for Slow {
 
 /// Fails by a hang when a receiver waits beyond its limit for another receiver's clone; or when it then loses the message.
 #[test]
-fn a_limit_ends_the_wait_for_another_ones_clone() {
+fn a_limit_ends_the_wait_for_another_receivers_clone() {
     everyone(|crew| {
         let (sender, mut receiver) = channel(1);
         let mut other = receiver.clone();
@@ -593,7 +593,7 @@ fn a_message_need_not_be_sync() {
 
 /// Fails by a hang when a receiver that its runtime leaves behind holds up a sender or another receiver.
 #[test]
-fn who_is_left_behind_holds_nobody_up() {
+fn a_receiver_that_is_left_behind_holds_nobody_up() {
     for procs in PROCS {
         watched(procs, || {
             let first = runtime(procs);

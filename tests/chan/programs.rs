@@ -252,7 +252,7 @@ fn random_programs_do_what_channels_do() {
 
 /// Fails if a single goroutine, or thread, sees anything but a queue.
 #[test]
-fn one_alone_sees_a_queue() {
+fn a_lone_member_sees_a_queue() {
     everyone(|crew| {
         for seed in 0..rounds(2600 / CREWS) {
             crew.run(move || {
@@ -315,7 +315,7 @@ fn alone(seed: usize) {
 
 /// Fails if waiters are not served in their order, or if another member gets what is theirs.
 #[test]
-fn those_who_wait_are_served_as_in_a_queue() {
+fn waiters_are_served_as_in_a_queue() {
     everyone(|crew| {
         for seed in 0..rounds(1300 / CREWS) {
             let _seed = TellSeed(seed);

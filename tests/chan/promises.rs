@@ -429,7 +429,7 @@ fn a_receive_that_does_not_wait_is_not_interrupted() {
 /// The only slot of a buffer is promised. Fails if a watcher is told of a receiver, or of a sender, that waits: no operation
 /// could complete.
 #[test]
-fn one_that_watches_a_promised_place_hears_only_of_what_could_complete() {
+fn a_watcher_of_a_promised_slot_hears_only_of_what_could_complete() {
     everyone(|crew| {
         let (s, r) = bounded(1);
         let (mut receives, mut watches) = (None, None);
@@ -542,7 +542,7 @@ fn a_receiver_that_is_put_back_after_the_end_of_its_runtime_gets_nothing() {
 
 /// Fails by a hang when the message is handed to a goroutine that was left behind, and the present waiter gets none.
 #[test]
-fn a_promise_to_one_that_is_left_is_kept_with_another() {
+fn a_promise_to_a_left_receiver_is_kept_with_another() {
     everyone(|crew| {
         for (procs, way) in [(1, WAYS[0]), (2, WAYS[1])] {
             let (s, r) = bounded(0);

@@ -34,7 +34,7 @@ fn a_send_comes_back_after_its_message_was_taken() {
 
 /// Fails if a call that only tries waits, misses a partner that is there, or does not return the message.
 #[test]
-fn a_try_meets_only_who_waits() {
+fn a_try_meets_only_a_partner_that_waits() {
     everyone(|crew| {
         for _ in 0..share(800, 2) {
             let (s, r) = bounded(0);

@@ -152,7 +152,7 @@ fn an_alarm_comes_once() {
 
 /// Fails if two waiters for one alarm get it, or none does.
 #[test]
-fn an_alarm_is_for_one_of_those_who_wait() {
+fn an_alarm_is_for_one_of_the_waiters() {
     everyone(|crew| {
         for _ in 0..share(400, 1) {
             let alarm = after(Duration::from_micros(300));

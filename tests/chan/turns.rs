@@ -192,7 +192,7 @@ fn a_task_that_is_not_polled_holds_up_no_other_for_long() {
 
 /// Fails if a call that does not wait takes the time of a waiter.
 #[test]
-fn one_that_does_not_wait_takes_nothing_from_one_that_does() {
+fn a_call_that_does_not_wait_takes_nothing_from_a_waiter() {
     everyone(|crew| {
         for way in &WAYS[..3] {
             let (timer, gate) = (Timer::new(HOUR), Gate::default());

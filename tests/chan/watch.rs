@@ -261,7 +261,7 @@ fn a_send_that_waits_is_refused_when_the_last_receiver_goes() {
 
 /// Fails by a hang when a value that is right is not seen; or when a value that is not right is returned.
 #[test]
-fn who_waits_for_a_value_gets_that_one() {
+fn a_wait_for_a_value_returns_that_value() {
     everyone(|crew| {
         let (sender, receiver) = channel(0_usize);
         let readers = each(crew, 4, move |number| {
@@ -287,7 +287,7 @@ fn who_waits_for_a_value_gets_that_one() {
 /// Fails by a hang when a limit does not end the wait, or hides a value that is right; when a wait ends before its limit; or
 /// when a value that the condition has refused counts as new.
 #[test]
-fn who_waits_for_a_value_does_so_until_the_limit() {
+fn a_wait_for_a_value_lasts_until_the_limit() {
     everyone(|crew| {
         let (sender, mut receiver) = channel(0);
         sender.send(1).unwrap();

@@ -436,7 +436,7 @@ fn a_deep_trace_is_cut_at_its_outer_end() {
 /// Fails when goroutines that do the same are listed one by one, when one of them is missing, or when others are counted with
 /// them.
 #[test]
-fn those_that_do_the_same_at_the_same_place_are_one_group() {
+fn goroutines_that_do_the_same_at_the_same_place_are_one_group() {
     const ALIKE: usize = 500;
     everywhere(|rt| {
         let event = Arc::new(Event::new());
@@ -464,7 +464,7 @@ fn those_that_do_the_same_at_the_same_place_are_one_group() {
 
 /// Fails when a goroutine that has not begun is shown with frames, or running goroutines are not named.
 #[test]
-fn one_that_never_ran_is_not_started_and_one_that_runs_is_named() {
+fn a_goroutine_that_never_ran_is_not_started_and_a_running_one_is_named() {
     // SAFETY: nothing here is bound to a thread.
     let rt = unsafe { gmp::Runtime::builder().procs(1).build() }.unwrap();
     let (dump, own, queued) = rt.run({

@@ -108,7 +108,7 @@ fn sleeps_in_the_kernel(over: &AtomicBool) {
 
 /// Fails when a goroutine has no frames, or no name, or those of another.
 #[test]
-fn one_that_spins_or_hangs_in_a_foreign_call_is_shown_with_its_name_and_its_calls() {
+fn a_goroutine_that_spins_or_hangs_in_a_foreign_call_is_shown_with_its_name_and_calls() {
     everywhere(|rt| {
         let (over, lock) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(())));
         let held = lock.lock().unwrap();
@@ -159,7 +159,7 @@ fn asks(rt: &Runtime) -> String {
 
 /// Fails when the goroutine that asks is not shown where it asks, or when more than the call is shown.
 #[test]
-fn the_one_that_asks_is_shown_where_it_asks() {
+fn the_goroutine_that_asks_is_shown_where_it_asks() {
     everywhere(|rt| {
         let dump = rt.run(|| asks(&rt));
         let text =
@@ -221,8 +221,8 @@ fn switches(over: &AtomicBool) {
 
 /// Fails when a thread is interrupted although that is switched off, or the goroutine is not shown.
 #[test]
-fn with_the_knob_nobody_is_interrupted() {
-    let name = "with_the_knob_nobody_is_interrupted";
+fn with_the_knob_no_thread_is_interrupted() {
+    let name = "with_the_knob_no_thread_is_interrupted";
     if !child::is_child() {
         child::passes(name, &[("GMPDEBUG", "dumpsignal=0")]);
         return;
@@ -387,8 +387,8 @@ fn refuse_signals() {
 
 /// Fails when the threads have inherited the mask, and do not answer.
 #[test]
-fn those_of_a_program_that_blocks_all_signals_are_shown() {
-    let name = "those_of_a_program_that_blocks_all_signals_are_shown";
+fn goroutines_of_a_program_that_blocks_all_signals_are_shown() {
+    let name = "goroutines_of_a_program_that_blocks_all_signals_are_shown";
     if !child::is_child() {
         child::passes(name, &[]);
         return;
@@ -498,8 +498,8 @@ extern "C" fn hangs(signal: c_int) {
 /// Fails when a handler is taken for the goroutine, or when the walk does not get through a handler that runs on the
 /// goroutine's stack.
 #[test]
-fn one_that_hangs_in_a_signal_handler_is_told() {
-    let name = "one_that_hangs_in_a_signal_handler_is_told";
+fn a_goroutine_that_hangs_in_a_signal_handler_is_told() {
+    let name = "a_goroutine_that_hangs_in_a_signal_handler_is_told";
     if !child::is_child() {
         for on_stack in ["0", "1"] {
             child::passes(name, &[("ON_STACK", on_stack)]);

@@ -73,7 +73,7 @@ fn what_was_reserved_last_can_be_given_back() {
 
 /// Fails when a caller passes the waiters; when a waiter that was ended stays in the queue; or when a token is lost with it.
 #[test]
-fn nobody_is_let_past_and_who_gives_up_takes_nothing() {
+fn no_caller_passes_the_waiters_and_an_ended_waiter_takes_nothing() {
     everywhere(|rt| {
         rt.run(|| {
             let limiter = Arc::new(Limiter::new(NEVER, 2));

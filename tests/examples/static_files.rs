@@ -262,7 +262,7 @@ fn what_is_no_request_is_refused_and_ends_its_connection() {
 /// The server has not read the requests behind the last one. Fails when a reset ends the connection, as the last answer may be
 /// lost with it.
 #[test]
-fn a_close_does_not_reset_who_has_sent_more() {
+fn a_close_does_not_reset_a_client_that_has_sent_more() {
     for procs in PROCS {
         let folder = Folder::new(&format!("more-{procs}"));
         let (program, addr) = folder.serve(procs, &[]);
@@ -389,7 +389,7 @@ fn the_stop_lets_answers_end() {
 
 /// Fails when a client that does not read holds up the end.
 #[test]
-fn the_stop_cuts_off_who_does_not_read() {
+fn the_stop_cuts_off_a_client_that_does_not_read() {
     for procs in PROCS {
         let folder = Folder::new(&format!("cut-{procs}"));
         let (program, addr) = folder.serve(procs, &["--grace-ms", "100", "--idle-ms", "3600000"]);

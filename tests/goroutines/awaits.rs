@@ -154,7 +154,7 @@ fn a_waker_may_poll_the_handle() {
 /// The runtime ends, and unwinds the goroutines or leaves them behind; a task of another executor, and one of another runtime,
 /// await them. Fails by a hang, or by the outcome.
 #[test]
-fn the_end_of_the_runtime_is_told_to_those_that_await() {
+fn the_end_of_the_runtime_is_told_to_tasks_that_await() {
     for procs in common::PROCS {
         for limit in [Duration::from_secs(30), Duration::ZERO] {
             watched(procs, || {

@@ -107,7 +107,7 @@ fn a_context_has_the_future_dropped_before_it_unwinds() {
 
 /// Fails by a hang when a future that is woken in each poll, and so never waits, is never ended.
 #[test]
-fn a_context_ends_one_that_wakes_itself() {
+fn a_context_ends_a_future_that_wakes_itself() {
     everyone(|crew| {
         let (context, cancel) = Context::background().with_cancel();
         let dropped = Arc::new(AtomicUsize::new(0));
@@ -235,7 +235,7 @@ fn a_panic_in_the_drop_goes_on_in_place_of_the_interrupt() {
 /// A caller that catches the interrupt is interrupted again at its next wait, three times in all, each time with the future
 /// dropped before. Fails by a hang or by the outcome.
 #[test]
-fn who_catches_the_interrupt_is_interrupted_again() {
+fn a_caller_that_catches_the_interrupt_is_interrupted_again() {
     everyone(|crew| {
         crew.run(|| {
             let (context, cancel) = Context::background().with_cancel();

@@ -197,7 +197,7 @@ fn an_end_is_an_arm_of_a_select() {
 
 /// Fails by a hang when a goroutine that is left behind, with a handle or without, closes no channel.
 #[test]
-fn the_end_of_a_runtime_closes_the_channels_of_those_that_are_left() {
+fn the_end_of_a_runtime_closes_the_channels_of_left_goroutines() {
     everywhere(|rt| {
         let waits = || bolted(|| Event::new().wait());
         let (mut kept, mut detached, mut late) = (rt.go(waits), rt.go(waits), rt.go(waits));

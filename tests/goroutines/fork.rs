@@ -359,7 +359,7 @@ fn a_branch_begins_while_the_forker_blocks_its_thread() {
 /// A forker gives its P away in its own branch. Another goroutine comes back from a blocking call to that P, and computes,
 /// before the thread that is to look for work there has begun. Fails when the forker's other branch is not begun meanwhile.
 #[test]
-fn a_branch_begins_beside_one_that_comes_back_to_the_forkers_p() {
+fn a_branch_begins_beside_a_goroutine_that_comes_back_to_the_forkers_p() {
     const LATE: Duration = Duration::from_secs(20);
     watched(1, || {
         let (starts, computes) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));

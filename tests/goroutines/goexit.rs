@@ -67,7 +67,7 @@ fn destructors_run_and_join_tells() {
 
 /// Fails if a goroutine that catches the throw goes on after its next park, or if its value is handed out, or is not dropped.
 #[test]
-fn who_catches_it_ends_at_the_next_park_or_at_its_return() {
+fn a_catcher_ends_at_the_next_park_or_at_its_return() {
     everywhere(|rt| {
         let (drops, steps) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let never = Arc::new(Event::new());
@@ -103,7 +103,7 @@ fn who_catches_it_ends_at_the_next_park_or_at_its_return() {
 
 /// Fails if `goexit` throws for ever at a goroutine that catches all throws, or does not throw three times.
 #[test]
-fn who_catches_it_three_times_may_park() {
+fn a_catcher_of_three_throws_may_park() {
     everywhere(|rt| {
         let (event, count) = (Arc::new(Event::new()), Arc::new(AtomicUsize::new(0)));
         let stubborn = rt.go({

@@ -176,7 +176,7 @@ fn is_finished_tells_whether_join_would_wait() {
 
 /// Fails by a leak (too few drops) or by a second owner (too many).
 #[test]
-fn closures_and_values_are_dropped_once_whoever_has_them_last() {
+fn closures_and_values_are_dropped_once_by_their_last_owner() {
     everywhere(|rt| {
         let drops = Arc::new(AtomicUsize::new(0));
         let mut expected = 0;

@@ -156,7 +156,7 @@ fn a_wait_that_a_context_ends_leaves_the_token() {
 
 /// Fails by a hang, a crash, or by a token of the goroutine that had the same memory before.
 #[test]
-fn a_token_of_a_goroutine_that_has_ended_is_nobody_elses() {
+fn a_token_of_an_ended_goroutine_goes_to_no_other() {
     everywhere(|rt| {
         for _ in 0..100 {
             let late = rt.go(unparker).join().unwrap();

@@ -116,7 +116,7 @@ fn ids_are_never_used_twice() {
 
 /// Fails if a goroutine counts after its join.
 #[test]
-fn num_goroutines_counts_who_has_not_ended() {
+fn num_goroutines_does_not_count_ended_goroutines() {
     assert_eq!(num_goroutines(), 0);
     everywhere(|rt| {
         assert_eq!((rt.num_goroutines(), num_goroutines()), (0, 0));
@@ -148,7 +148,7 @@ fn num_goroutines_counts_who_has_not_ended() {
 /// Fails when a part of the library counts as a goroutine: the ticks of channels that tell the time, the deadline of a context,
 /// the poller, the threads.
 #[test]
-fn num_goroutines_counts_nobody_else() {
+fn num_goroutines_counts_goroutines_alone() {
     everywhere(|rt| {
         rt.run(|| {
             let ticker = gmp::time::Ticker::new(Duration::from_micros(200));

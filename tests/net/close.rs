@@ -234,7 +234,7 @@ fn of_several_closes_one_is_the_one() {
 
 /// In every second round a connection comes when the listener is closed. Fails by a hang.
 #[test]
-fn a_close_meets_those_who_accept() {
+fn a_close_ends_the_waits_in_accept() {
     everyone(|crew| {
         for round in 0..races(1300) {
             let (listener, addr) = listen();

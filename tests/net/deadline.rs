@@ -211,7 +211,7 @@ fn the_earlier_of_deadline_and_timeout_counts() {
 /// Fails by a hang when a waiter in the pollDesc's slot, in `poll(2)` or in the queue of the I/O lock is not told of the
 /// deadline.
 #[test]
-fn a_deadline_that_is_set_reaches_all_who_wait() {
+fn a_deadline_that_is_set_reaches_all_waiters() {
     everyone(|crew| {
         for _ in 0..4 {
             let (near, far) = pair();
@@ -261,7 +261,7 @@ fn a_deadline_that_is_moved_on_no_longer_ends_a_wait() {
 /// Fails when an operation in the queue of the I/O lock ends with the operations before it instead of at its own deadline, or
 /// takes data that is theirs.
 #[test]
-fn who_stands_in_line_gives_up_in_its_own_time() {
+fn an_operation_in_the_queue_ends_at_its_own_deadline() {
     everyone(|crew| {
         for _ in 0..3 {
             let (near, far) = pair();

@@ -47,7 +47,7 @@ fn takes(wanted: Duration, addrs: &[SocketAddr], winner: SocketAddr, holes: &[&H
 
 /// Fails by a wrong time when the second attempt waits for the end of the first, or does not wait at all.
 #[test]
-fn one_that_does_not_answer_holds_up_the_next_by_the_stagger() {
+fn an_attempt_without_an_answer_delays_the_next_by_the_stagger() {
     let (hole, (_listener, good)) = (Hole::new(), listen());
     takes(STAGGER, &[hole.addr, good], good, &[&hole]);
 }
@@ -366,7 +366,7 @@ fn a_full_descriptor_table_makes_it_slower_or_an_error() {
 
 /// Fails when the listener sees a connection of a dial whose deadline had passed before the call.
 #[test]
-fn a_deadline_that_has_passed_asks_nobody() {
+fn a_deadline_that_has_passed_makes_no_attempt() {
     let (listener, good) = listen();
     everyone(|crew| {
         for addrs in [vec![good], vec![good, good]] {

@@ -130,9 +130,9 @@ fn addresses_that_are_found_one_by_one_need_no_end() {
 /// A look-up runs on the stack of its goroutine, or of `with_stack`, if that is large enough. Fails by the end of the process
 /// when the look-up gets a smaller one.
 #[test]
-fn who_has_a_larger_stack_keeps_it() {
+fn a_look_up_on_a_larger_stack_keeps_it() {
     if !child::is_child() {
-        child::passes("who_has_a_larger_stack_keeps_it", &[]);
+        child::passes("a_look_up_on_a_larger_stack_keeps_it", &[]);
         return;
     }
     let finds = || lookup(Deep(any(), 1000, RefCell::new(None))).unwrap().count();

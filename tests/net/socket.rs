@@ -63,7 +63,7 @@ fn a_refused_connection_is_an_error_of_its_kind() {
 
 /// Fails by a hang, or when a reset looks like an orderly end.
 #[test]
-fn a_reset_is_an_error_to_whoever_reads_or_writes() {
+fn a_reset_is_an_error_to_readers_and_writers() {
     everywhere(|rt| {
         for round in 0..400_usize {
             let (listener, addr) = listen();
@@ -166,9 +166,9 @@ fn a_full_descriptor_table_is_an_error_of_accept_and_does_not_last() {
 /// `poll(2)` refuses more descriptors than the process may open. Fails when the library calls only `poll(2)`: then each wait of
 /// a plain thread, and of a goroutine for a descriptor in blocking mode, ends by an error.
 #[test]
-fn who_may_open_no_more_files_waits_as_ever() {
+fn a_process_that_may_open_no_more_files_waits_as_ever() {
     if !child::is_child() {
-        child::passes("who_may_open_no_more_files_waits_as_ever", &[]);
+        child::passes("a_process_that_may_open_no_more_files_waits_as_ever", &[]);
         return;
     }
     let may_open = |most: u64| {

@@ -176,7 +176,7 @@ fn an_end_that_comes_with_data_is_not_missed() {
 
 /// Fails by a hang when the goroutine whose own socket is shut down still sleeps.
 #[test]
-fn a_shutdown_wakes_who_waits_in_that_direction() {
+fn a_shutdown_wakes_waiters_in_that_direction() {
     everywhere(|rt| {
         rt.run(|| {
             for round in 0..200 {

@@ -391,9 +391,9 @@ fn a_stream_knows_its_peer() {
 
 /// SIGPIPE has its default action, as in a program whose `main` is not Rust's. Fails by the signal, which ends the process.
 #[test]
-fn writing_to_nobody_is_an_error_and_no_signal() {
+fn writing_to_a_closed_peer_is_an_error_and_no_signal() {
     if !child::is_child() {
-        child::passes("writing_to_nobody_is_an_error_and_no_signal", &[]);
+        child::passes("writing_to_a_closed_peer_is_an_error_and_no_signal", &[]);
         return;
     }
     // SAFETY: nothing else in this process relies on the action.

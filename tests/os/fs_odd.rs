@@ -91,7 +91,7 @@ fn a_fifo_has_no_positions() {
 
 /// Fails when the descriptor is closed while the reader uses it; by a hang when the descriptor stays open.
 #[test]
-fn the_last_one_who_has_a_file_closes_it() {
+fn the_last_owner_of_a_file_closes_it() {
     everyone(|crew| {
         let room = Room::new();
         fifo(&room.join("fifo"));
@@ -190,7 +190,7 @@ fn a_signal_is_no_end() {
 
 /// Fails when a goroutine that waits for a FIFO's bytes keeps the only P, or when a goroutine at another file waits for it.
 #[test]
-fn who_waits_for_a_fifo_stalls_no_file() {
+fn a_wait_for_a_fifo_stalls_no_file() {
     watched(1, || {
         let (rt, room) = (runtime(1), Arc::new(Room::new()));
         fifo(&room.join("fifo"));

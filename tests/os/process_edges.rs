@@ -156,8 +156,8 @@ fn without_pidfd_a_wait_takes_a_thread_and_the_operator_is_told_once() {
 
 /// Fails by a hang, or by an error that does not say that the status is gone.
 #[test]
-fn a_status_that_somebody_else_has_taken_is_an_error() {
-    const NAME: &str = "a_status_that_somebody_else_has_taken_is_an_error";
+fn a_status_that_was_taken_elsewhere_is_an_error() {
+    const NAME: &str = "a_status_that_was_taken_elsewhere_is_an_error";
     if !child::is_child() {
         for what in ["thread", "ignored"] {
             for pidfd in ["1", "0"] {
@@ -365,8 +365,8 @@ extern "C" fn counts(_signal: libc::c_int) {
 /// only sockets are tried with the default action. Fails by the end of this process, when a write succeeds, or when a write to
 /// a socket raises the signal.
 #[test]
-fn a_write_to_who_is_gone_is_an_error_whatever_the_signal_does() {
-    const NAME: &str = "a_write_to_who_is_gone_is_an_error_whatever_the_signal_does";
+fn a_write_to_a_closed_peer_is_an_error_whatever_the_signal_does() {
+    const NAME: &str = "a_write_to_a_closed_peer_is_an_error_whatever_the_signal_does";
     let to_sockets = || {
         let (tcp, other) = common::loopback::pair();
         drop(other);
@@ -422,8 +422,8 @@ fn a_write_to_who_is_gone_is_an_error_whatever_the_signal_does() {
 /// Fails by an error when the reading of both streams needs another goroutine, for which there is no stack, or when it takes a
 /// thread.
 #[test]
-fn reading_the_output_takes_nobody_else() {
-    const NAME: &str = "reading_the_output_takes_nobody_else";
+fn reading_the_output_takes_no_goroutine_and_no_thread() {
+    const NAME: &str = "reading_the_output_takes_no_goroutine_and_no_thread";
     const STACK: usize = 256 << 10;
     if !child::is_child() {
         child::passes(NAME, &[]);

@@ -487,7 +487,7 @@ fn children_that_end_while_they_are_dropped_leave_nothing() {
 /// A limit, or the end of a context, comes while a child writes without an end, so there is always something to read. Fails by
 /// a hang, or by another error than the limit's.
 #[test]
-fn who_reads_for_ever_can_be_stopped() {
+fn a_read_of_endless_output_can_be_stopped() {
     everyone(|crew| {
         crew.run(|| {
             for wait in [false, true] {

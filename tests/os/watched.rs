@@ -191,7 +191,7 @@ impl Drop for Told {
 /// A reader's function lends the value to a goroutine of its scope, which blocks its thread as their runtime ends. The reader
 /// is left behind, and its goroutine uses the value. Fails when the close drops the value meanwhile.
 #[test]
-fn a_value_that_is_lent_by_one_who_is_left_behind_stays() {
+fn a_value_that_is_lent_by_a_left_reader_stays() {
     for procs in common::PROCS {
         common::watched(procs, || {
             let (reader, mut writer) = std::io::pipe().unwrap();
@@ -380,7 +380,7 @@ impl Drop for Slow {
 
 /// Fails when a value is dropped while another member asks it for its number.
 #[test]
-fn a_close_waits_for_those_who_ask_for_the_number() {
+fn a_close_waits_for_calls_that_ask_for_the_number() {
     everyone(|crew: &Crew<'_>| {
         let [is_slow, asked, tells, dropped] = std::array::from_fn(|_| Gate::default());
         let (pipe, _writer) = std::io::pipe().unwrap();

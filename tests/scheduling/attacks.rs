@@ -485,7 +485,7 @@ fn what_is_put_aside_on_a_p_that_retires_has_its_turn() {
 /// As before, but on the one P that is left a goroutine computes, and waits for the job of the other P. Fails when the job has
 /// no turn, because no M looks for it, and the monitor takes the P from no M.
 #[test]
-fn what_is_put_aside_on_a_p_that_retires_has_its_turn_beside_one_that_computes() {
+fn what_is_put_aside_on_a_p_that_retires_has_its_turn_beside_a_busy_goroutine() {
     watched(2, || {
         let rt = stealing(2);
         let (met, ran) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
@@ -519,7 +519,7 @@ fn what_is_put_aside_on_a_p_that_retires_has_its_turn_beside_one_that_computes()
 /// A goroutine blocks its thread again and again, each time for less than the monitor's pause. Fails when a Background
 /// goroutine has no turn until the first one has ended, although the process sleeps meanwhile.
 #[test]
-fn a_background_one_runs_beside_a_thread_that_blocks_again_and_again() {
+fn a_background_goroutine_runs_beside_a_thread_that_blocks_again_and_again() {
     watched(1, || {
         stealing(1).run(|| {
             let background = spawn(Priority::Background, || ());

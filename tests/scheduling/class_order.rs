@@ -143,15 +143,15 @@ fn in_order_by_events<W: FnOnce() + Send + 'static>(
 }
 
 #[test]
-fn of_those_that_an_event_readies_the_high_one_runs_first_and_the_low_one_last() {
-    let test = "of_those_that_an_event_readies_the_high_one_runs_first_and_the_low_one_last";
+fn of_goroutines_that_an_event_readies_the_high_one_runs_first_and_the_low_one_last() {
+    let test = "of_goroutines_that_an_event_readies_the_high_one_runs_first_and_the_low_one_last";
     in_order_by_events(test, |events, at| move || events[at].wait());
 }
 
 /// The goroutines that are joined are High, and end one after the other.
 #[test]
-fn of_those_that_a_join_readies_the_high_one_runs_first_and_the_low_one_last() {
-    let test = "of_those_that_a_join_readies_the_high_one_runs_first_and_the_low_one_last";
+fn of_goroutines_that_a_join_readies_the_high_one_runs_first_and_the_low_one_last() {
+    let test = "of_goroutines_that_a_join_readies_the_high_one_runs_first_and_the_low_one_last";
     in_order_by_events(test, |events, at| {
         let ends = Builder::new().priority(High).go(move || events[at].wait());
         let ends = ends.expect("there is room for a stack");
@@ -188,8 +188,8 @@ fn of_sleepers_that_are_due_the_high_one_runs_first_and_the_low_one_last() {
 }
 
 #[test]
-fn of_those_that_the_poller_finds_the_high_one_runs_first_and_the_low_one_last() {
-    let test = "of_those_that_the_poller_finds_the_high_one_runs_first_and_the_low_one_last";
+fn of_goroutines_that_the_poller_finds_the_high_one_runs_first_and_the_low_one_last() {
+    let test = "of_goroutines_that_the_poller_finds_the_high_one_runs_first_and_the_low_one_last";
     in_order_of_classes(test, 2 * VISIT, |scene| {
         let pairs = [(); 5].map(|()| UnixStream::pair().expect("descriptors are left"));
         let (near, far): (Vec<_>, Vec<_>) = pairs.into_iter().unzip();
@@ -206,8 +206,8 @@ fn of_those_that_the_poller_finds_the_high_one_runs_first_and_the_low_one_last()
 }
 
 #[test]
-fn of_those_that_return_from_a_blocking_call_the_high_one_runs_first_and_the_low_one_last() {
-    let test = "of_those_that_return_from_a_blocking_call_the_high_one_runs_first_and_the_low_one_last";
+fn of_goroutines_back_from_a_blocking_call_the_high_one_runs_first_and_the_low_one_last() {
+    let test = "of_goroutines_back_from_a_blocking_call_the_high_one_runs_first_and_the_low_one_last";
     in_order_of_classes(test, 0, |scene| {
         let (gates, mut blocked): (Vec<_>, Vec<_>) = (0..5).map(|_| mpsc::channel::<()>()).unzip();
         let waiting = scene.start(FROM_ELSEWHERE, |_| {

@@ -381,7 +381,7 @@ fn connections_are_served_in_turn() {
 
 /// Fails by a delay as long as the goroutine spins, when sockets, timers or goroutines of its P wait for it.
 #[test]
-fn one_that_keeps_its_p_delays_nobody_else() {
+fn a_goroutine_that_keeps_its_p_delays_no_other() {
     const SPINS: Duration = Duration::from_millis(300);
     let _alone = alone();
     let delays = Delays::default();
@@ -457,7 +457,7 @@ fn wait_beside(procs: usize, enters: fn()) -> Duration {
 /// A goroutine that forks without end is inside the runtime at each look of the monitor, or enters it while the monitor takes
 /// its P. Fails by hundreds of milliseconds when the goroutine keeps the P; one that only computes delays others by a slice.
 #[test]
-fn one_that_enters_again_and_again_delays_nobody_else() {
+fn a_goroutine_that_enters_again_and_again_delays_no_other() {
     const TIMES: usize = 11;
     let _alone = alone();
     let all: [(_, fn()); 3] = [

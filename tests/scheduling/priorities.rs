@@ -93,12 +93,12 @@ fn order_of_classes() {
 /// A High goroutine comes when 10,000 Low ones are queued on all Ps. Fails when in the median more of these run before it than
 /// one running piece on each P. A goroutine submits it, which has a P to itself until it waits, or a foreign thread does.
 #[test]
-fn a_high_one_behind_10000_queued_low_ones_runs_after_at_most_one_running_slice_a_p() {
+fn a_high_goroutine_behind_10000_low_ones_runs_after_at_most_one_slice_a_p() {
     let _alone = alone();
     let submitters = [("a goroutine", false), ("a thread", true)];
     for (procs, (by, is_thread)) in [1, 2, 4].into_iter().flat_map(|procs| submitters.map(|by| (procs, by))) {
         watched(procs, || {
-            let all_between = begun_before_high_ones(&stealing(procs), is_thread);
+            let all_between = low_begun_before_each_high(&stealing(procs), is_thread);
             // The maximum is not judged: where the kernel takes a thread off its CPU in between, the other Ps go on for
             // milliseconds.
             let (p50, most) = (median(&all_between), all_between.iter().max().expect("some"));
@@ -115,7 +115,7 @@ const LOW: usize = 10_000;
 const HIGH: usize = 20;
 
 /// Returns for each High goroutine how many of 10,000 queued Low ones begin between its submission and its run.
-fn begun_before_high_ones(rt: &Runtime, by_a_thread: bool) -> Vec<usize> {
+fn low_begun_before_each_high(rt: &Runtime, by_a_thread: bool) -> Vec<usize> {
     let mut all_between = Vec::with_capacity(HIGH);
     // The kernel may keep the thread from its CPU for as long as the Low ones last.
     for _ in 0..50 {
@@ -131,12 +131,12 @@ fn begun_before_high_ones(rt: &Runtime, by_a_thread: bool) -> Vec<usize> {
             // Until all Ps run Low goroutines.
             until_yielding(|| ran.load(SeqCst) > 100);
             if !by_a_thread {
-                submit_high_ones(&ran, &mut all_between, &rt.handle());
+                submit_high_goroutines(&ran, &mut all_between, &rt.handle());
             }
             all
         });
         if by_a_thread {
-            submit_high_ones(&ran, &mut all_between, &rt.handle());
+            submit_high_goroutines(&ran, &mut all_between, &rt.handle());
         }
         join_all(low);
         if all_between.len() == HIGH {
@@ -146,7 +146,7 @@ fn begun_before_high_ones(rt: &Runtime, by_a_thread: bool) -> Vec<usize> {
     all_between
 }
 
-fn submit_high_ones(ran: &Arc<AtomicUsize>, all_between: &mut Vec<usize>, rt: &gmp::Handle) {
+fn submit_high_goroutines(ran: &Arc<AtomicUsize>, all_between: &mut Vec<usize>, rt: &gmp::Handle) {
     while all_between.len() < HIGH {
         let high = Builder::new().priority(Priority::High);
         let (before, ran) = (ran.load(SeqCst), Arc::clone(ran));
@@ -166,7 +166,7 @@ fn until_yielding(reached: impl Fn() -> bool) {
 
 /// Two Normal goroutines are always ready, and Low ones, too. Fails when the Low ones have no turn, or more than their share.
 #[test]
-fn low_ones_are_not_starved_and_have_their_share() {
+fn low_goroutines_are_not_starved_and_have_their_share() {
     let _alone = alone();
     for share in [3, 10, 61] {
         watched(1, || {
@@ -203,7 +203,7 @@ fn low_ones_are_not_starved_and_have_their_share() {
 
 /// Fails when Normal ones starve beside High ones that are always ready.
 #[test]
-fn normal_ones_have_a_share_beside_high_ones() {
+fn normal_goroutines_have_a_share_beside_high_ones() {
     let _alone = alone();
     watched(1, || {
         stealing(1).run(|| {
@@ -223,7 +223,7 @@ fn normal_ones_have_a_share_beside_high_ones() {
 
 /// Fails when Normal ones in the global queue have more than their share beside High ones whose pieces are long.
 #[test]
-fn visits_give_normal_ones_no_turns_beside_high_ones() {
+fn visits_give_normal_goroutines_no_turns_beside_high_ones() {
     const PIECE: Duration = Duration::from_micros(300);
     const PIECES: usize = 200;
     let _alone = alone();
@@ -262,10 +262,10 @@ fn visits_give_normal_ones_no_turns_beside_high_ones() {
 
 /// Fails when a Background goroutine runs although others are ready, or never runs.
 #[test]
-fn background_ones_run_only_when_nothing_else_does() {
+fn background_goroutines_run_only_when_nothing_else_does() {
     // If the kernel let a thread wait and the monitor took its P, the thread's goroutine would run on beside the one that has
     // the P then.
-    child::without_retakes("background_ones_run_only_when_nothing_else_does", || {
+    child::without_retakes("background_goroutines_run_only_when_nothing_else_does", || {
         let _alone = alone();
         background_runs_last();
     });
@@ -291,7 +291,7 @@ fn background_runs_last() {
 /// A Background goroutine forks, and in its own branch waits for a Normal one, which computes. Fails when the other branch
 /// begins meanwhile, on the P that the monitor has taken from the Normal one.
 #[test]
-fn a_branch_in_the_background_takes_no_p_from_one_that_computes() {
+fn a_branch_in_the_background_takes_no_p_from_a_busy_goroutine() {
     watched(1, || {
         stealing(1).run(|| {
             let forker = spawn(Priority::Background, || {
@@ -511,7 +511,7 @@ fn a_dump_shows_the_class() {
 /// Normal ones. The lock knows no owner, so nothing raises the Low goroutine; its share bounds the wait. Fails by more turns of
 /// Normal goroutines than twice that.
 #[test]
-fn inversion_is_bounded_by_the_share_of_low_ones() {
+fn inversion_is_bounded_by_the_low_share() {
     const NORMAL: usize = 10_000;
     const YIELDS: usize = 5;
     let _alone = alone();
@@ -639,7 +639,7 @@ fn a_high_echo_beside_low_pieces_is_late_by_two_pieces() {
 /// A High goroutine comes when Low goroutines that never yield hold all Ps. Fails by a hang. The median of the waits is
 /// printed; in a quiet run it is at most a time slice and a look of the monitor. The hogs are started anew for each sample.
 #[test]
-fn a_high_one_beside_low_hogs_waits_for_a_slice() {
+fn a_high_goroutine_beside_low_hogs_waits_for_a_slice() {
     let samples = if is_quiet() { 50 } else { 5 };
     let _alone = alone();
     for procs in [1, 2] {
@@ -675,9 +675,9 @@ fn a_high_one_beside_low_hogs_waits_for_a_slice() {
 
 /// Fails when a goroutine is counted in another class, twice, or not at all.
 #[test]
-fn class_load_counts_who_waits_and_who_had_a_turn() {
+fn class_load_counts_waiting_goroutines_and_turns() {
     // Main is to keep the P, so that all goroutines stay where they are.
-    child::without_retakes("class_load_counts_who_waits_and_who_had_a_turn", || {
+    child::without_retakes("class_load_counts_waiting_goroutines_and_turns", || {
         let _alone = alone();
         loads_of_classes();
     });

@@ -95,7 +95,7 @@ fn waits_of_due(size: usize, rest: Duration) -> Vec<Duration> {
 /// Fails by too small a count of threads when a P stays idle beside goroutines that wait for one; or by time when an M looks
 /// for work only every now and then.
 #[test]
-fn one_that_wakes_others_and_keeps_its_p_gets_all_ps_busy() {
+fn a_goroutine_that_wakes_others_and_keeps_its_p_gets_all_ps_busy() {
     /// The time that the kernel's own choices may add: two of its time slices.
     const MARGIN: Duration = Duration::from_millis(6);
     let _alone = alone();

@@ -180,7 +180,7 @@ fn yields_beside_a_sleeper_of_another_p() -> Round {
 /// Fails when no M serves a timer in the heap of an idle P, because the only busy M, which yields, looks at the poller, so that
 /// no other M is sent there. Only some rounds can fail, as it depends on which M came to wait in the poller.
 #[test]
-fn one_that_yields_does_not_keep_timers_of_another_p_waiting() {
+fn a_goroutine_that_yields_does_not_keep_timers_of_another_p_waiting() {
     let _alone = alone();
     watched(2, || {
         let rounds: Vec<_> = (0..100).map(|_| yields_beside_a_sleeper_of_another_p()).collect();

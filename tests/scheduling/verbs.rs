@@ -79,11 +79,11 @@ fn kinds_of_queues() -> Vec<WorkStealing> {
 /// Rule 1, bypass: the goroutine that is named runs next. Fails when a goroutine before it in the queue, or the one in
 /// `runnext`, does.
 #[test]
-fn bypass_the_one_that_is_yielded_to_runs_next() {
-    child::in_order("bypass_the_one_that_is_yielded_to_runs_next", the_one_that_is_yielded_to);
+fn bypass_the_named_goroutine_runs_next() {
+    child::in_order("bypass_the_named_goroutine_runs_next", yields_to_a_named_goroutine);
 }
 
-fn the_one_that_is_yielded_to() {
+fn yields_to_a_named_goroutine() {
     let _alone = alone();
     for (policy, named) in kinds_of_queues().into_iter().flat_map(|policy| [0, 7, 99].map(|at| (policy, at)))
     {
@@ -160,7 +160,7 @@ fn bypass_shares_a_slice_and_starves_nobody() {
 
 /// If the goroutine can't be found at once, the call is a plain yield. Fails by a hang, a crash, or a lost turn.
 #[test]
-fn bypass_to_nobody_who_is_there_is_a_yield() {
+fn bypass_to_an_absent_goroutine_is_a_yield() {
     common::everywhere(|rt| {
         let elsewhere = runtime(1);
         rt.run(|| {
@@ -543,7 +543,7 @@ fn affinity_of_a_handle_holds_for_each_turn() {
 /// Fails when a goroutine with a hint is lost while Ps come and go and hints change, whether it yields, waits, sleeps or has a
 /// class.
 #[test]
-fn affinity_of_a_handle_loses_nobody_while_ps_come_and_go() {
+fn affinity_of_a_handle_loses_no_goroutine_while_ps_come_and_go() {
     const ROUNDS: usize = 40;
     const EACH: usize = 48;
     let _alone = alone();

@@ -93,8 +93,8 @@ fn full_pipe() -> (io::PipeReader, io::PipeWriter) {
 
 /// Standard error is a pipe that is full for ever, and whose writes wait. Fails by a hang when the report waits for ever.
 #[test]
-fn to_nobody() {
-    const NAME: &str = "to_nobody";
+fn to_a_pipe_that_stays_full() {
+    const NAME: &str = "to_a_pipe_that_stays_full";
     if child::is_child() {
         return drop(runtime(2).run(|| go(|| exhaust(0)).join()));
     }

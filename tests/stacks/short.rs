@@ -129,8 +129,8 @@ fn a_stack_that_is_asked_for_twice_counts_once() {
 /// Fails by a hang when goroutines that found no stack only wait for one that comes back, while all goroutines that have one
 /// are parked.
 #[test]
-fn who_found_no_stack_asks_again_when_no_goroutine_ends() {
-    const NAME: &str = "who_found_no_stack_asks_again_when_no_goroutine_ends";
+fn a_goroutine_without_a_stack_asks_again_when_no_goroutine_ends() {
+    const NAME: &str = "a_goroutine_without_a_stack_asks_again_when_no_goroutine_ends";
     if !child::is_child() {
         return drop(child::passes(NAME, &[]));
     }

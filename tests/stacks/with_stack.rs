@@ -382,7 +382,7 @@ fn waits_below(top: usize, used: usize, begun: &AtomicUsize) {
 /// A throw needs stack. Fails when a goroutine is unwound on a stack that is nearly full, as the room was computed from the
 /// distance to another stack.
 #[test]
-fn who_has_filled_it_is_left() {
+fn a_goroutine_on_a_nearly_full_stack_is_left() {
     everywhere(|rt| {
         let begun = Arc::new(AtomicUsize::new(0));
         for _ in 0..4 {

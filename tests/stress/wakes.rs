@@ -190,7 +190,7 @@ fn many_notifiers_of_one_event_are_all_heard() {
 
 /// Fails by a hang when one of the members that are woken together is forgotten.
 #[test]
-fn all_who_wait_are_woken_together() {
+fn all_waiters_are_woken_together() {
     const WAITERS: usize = 50;
     everywhere(|rt| {
         let rounds = share(200_000, WAITERS);

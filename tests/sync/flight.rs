@@ -98,7 +98,7 @@ fn ends<T: Send + 'static>(
 /// Fails by the value, or by the flag, when a caller that comes meanwhile works itself, or the first caller is not told of the
 /// others.
 #[test]
-fn those_who_come_meanwhile_get_the_value() {
+fn callers_that_come_meanwhile_get_the_value() {
     everywhere(|rt| {
         let flights = Arc::new(SingleFlight::new());
         let (first, others) = ends(&rt, &flights, || 7, Result::unwrap);
@@ -110,7 +110,7 @@ fn those_who_come_meanwhile_get_the_value() {
 
 /// Fails when a caller that was unwound out of its wait counts as a caller that shares the value.
 #[test]
-fn one_that_has_gone_shares_nothing() {
+fn an_unwound_caller_shares_nothing() {
     everywhere(|rt| {
         let flights = Arc::new(SingleFlight::new());
         let (begun, gate) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
@@ -135,7 +135,7 @@ fn one_that_has_gone_shares_nothing() {
 
 /// Fails by a hang, or when a waiter goes on with another value, or with another panic.
 #[test]
-fn a_panic_reaches_all_who_wait() {
+fn a_panic_reaches_all_waiters() {
     everywhere(|rt| {
         let flights = Arc::new(SingleFlight::new());
         let says = |end: Result<(u32, bool), gmp::JoinError>| match end {
@@ -281,7 +281,7 @@ impl std::hash::Hash for Touchy {
 
 /// Fails if a call whose key panics while the call is removed gives its value to all later callers.
 #[test]
-fn a_call_that_is_over_gives_nothing_to_those_who_come_after_it() {
+fn a_call_that_is_over_gives_nothing_to_later_callers() {
     let (flights, key) = (SingleFlight::new(), Touchy(Arc::default()));
     let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         flights.work(&key, || {

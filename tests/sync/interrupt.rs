@@ -152,7 +152,7 @@ fn a_round_lets_as_many_go_on_as_it_is_for() {
 
 /// Fails by a hang or a panic when waiters for a call are told that the call was cancelled, instead of working themselves.
 #[test]
-fn a_canceled_call_is_begun_again_by_who_waits_for_it() {
+fn a_canceled_call_is_begun_again_by_a_waiter() {
     everywhere(|rt| {
         let flights = Arc::new(SingleFlight::new());
         let (context, cancel) = Context::background().with_cancel();

@@ -36,7 +36,7 @@ fn leave_behind(
 
 /// Fails by a hang when the lock is handed to a goroutine that will never take it.
 #[test]
-fn a_mutex_goes_to_those_who_run() {
+fn a_mutex_goes_to_waiters_that_run() {
     for procs in PROCS {
         watched(procs, || {
             let lock = Arc::new(Mutex::new(0));
@@ -125,7 +125,7 @@ fn a_large_request_that_is_left_holds_nobody_back() {
 /// Fails by a hang when goroutines that were left behind count: the round then opens for one waiter, or for pairs of which one
 /// never comes.
 #[test]
-fn who_is_left_at_a_barrier_does_not_count() {
+fn a_goroutine_that_is_left_at_a_barrier_does_not_count() {
     for procs in PROCS {
         watched(procs, || {
             let barrier = Arc::new(Barrier::new(4));
@@ -146,7 +146,7 @@ fn who_is_left_at_a_barrier_does_not_count() {
 /// should it run, it passes the notification on itself. Fails by a hang when the notification is lost with that goroutine, and
 /// the next one goes on waiting.
 #[test]
-fn a_notification_for_one_who_is_left_goes_to_the_next() {
+fn a_notification_for_a_left_waiter_goes_to_the_next() {
     for procs in PROCS {
         watched(procs, || {
             let event = Arc::new(Event::new());
@@ -261,7 +261,7 @@ fn wakes_the_task_elsewhere<F: Future>(
 }
 
 #[test]
-fn who_ends_a_runtime_calls_no_waker_for_an_event() {
+fn the_ender_of_a_runtime_calls_no_waker_for_an_event() {
     watched(1, || {
         let event = Arc::new(Event::new());
         let theirs = Arc::clone(&event);
@@ -272,7 +272,7 @@ fn who_ends_a_runtime_calls_no_waker_for_an_event() {
 }
 
 #[test]
-fn who_ends_a_runtime_calls_no_waker_for_a_permit() {
+fn the_ender_of_a_runtime_calls_no_waker_for_a_permit() {
     watched(1, || {
         let permits = Arc::new(Semaphore::new(1));
         permits.acquire(1);
@@ -303,7 +303,7 @@ fn who_ends_a_runtime_calls_no_waker_for_a_once() {
 /// A goroutine with a small stack notifies those of a runtime that ends with a limit of zero. Fails, in some of the rounds, by
 /// an overflow of that stack when each abandoned goroutine passes the notification to the next within its own call.
 #[test]
-fn a_notification_goes_through_thousands_who_are_left() {
+fn a_notification_goes_through_thousands_of_left_waiters() {
     watched(1, || (0..10).for_each(|_| notifies_thousands()));
 }
 
@@ -364,7 +364,7 @@ fn a_closure_that_is_left_poisons_its_once() {
 /// Fails by a panic when the condition variable refuses another mutex because goroutines that were left behind wait for ever
 /// with theirs.
 #[test]
-fn who_is_left_in_a_wait_for_a_condition_holds_no_other_mutex_off() {
+fn a_left_waiter_for_a_condition_holds_no_other_mutex_off() {
     for procs in PROCS {
         watched(procs, || {
             let (condvar, first) = (Arc::new(gmp::sync::Condvar::new()), Arc::new(Mutex::new(())));

@@ -171,7 +171,7 @@ fn a_closure_that_unwinds_ends_no_wait_for_the_value() {
 
 /// Fails by a hang when a notification goes to a waiter whose limit has passed.
 #[test]
-fn who_has_left_an_event_takes_no_notification_with_it() {
+fn a_waiter_that_has_left_an_event_takes_no_notification() {
     everyone(|crew| {
         let event = Arc::new(Event::new());
         let (theirs, left) = (Arc::clone(&event), Gate::default());

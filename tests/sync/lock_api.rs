@@ -154,7 +154,7 @@ fn the_last_guard_of_a_reentrant_mutex_unlocks() {
 
 /// Fails by the order when an unlock lets in another waiter than the longest.
 #[test]
-fn a_fair_mutex_goes_to_who_has_waited_longest() {
+fn a_fair_mutex_goes_to_the_longest_waiter() {
     everywhere(|rt| {
         let order = Arc::new(FairMutex::new(Vec::new()));
         let guard = order.lock();

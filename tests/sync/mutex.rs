@@ -62,7 +62,7 @@ fn limits_beside_locks_lose_nothing() {
 /// Fails by the time when a waiter never gets the lock because another goroutine takes the lock again as soon as it has
 /// unlocked.
 #[test]
-fn a_waiter_is_not_starved_by_one_that_hammers() {
+fn a_waiter_is_not_starved_by_a_goroutine_that_hammers() {
     for procs in PROCS {
         watched(procs, || {
             let rt = runtime(procs);

@@ -182,7 +182,7 @@ fn a_closure_that_fails_leaves_the_value_to_the_next_one() {
 
 /// Fails when a value is not the closure's, or when a change is lost.
 #[test]
-fn who_has_a_value_alone_changes_it() {
+fn the_sole_owner_of_a_value_changes_it() {
     let mut cell = OnceLock::new();
     assert_eq!(cell.get_mut_or_try_init(|| Err("no")), Err("no"));
     *cell.get_mut_or_init(|| 1) += 1;
@@ -201,7 +201,7 @@ fn who_has_a_value_alone_changes_it() {
 
 /// Fails by a value of a closure that has unwound, or by a second run of that closure.
 #[test]
-fn a_lazy_value_that_is_poisoned_stays_so_for_who_has_it_alone() {
+fn a_poisoned_lazy_value_stays_so_for_its_sole_owner() {
     let mut lazy = LazyLock::<u32, _>::new(|| resume_unwind(Box::new("on purpose")));
     let first = catch_unwind(AssertUnwindSafe(|| *LazyLock::force_mut(&mut lazy))).unwrap_err();
     assert_eq!(first.downcast_ref(), Some(&"on purpose"));

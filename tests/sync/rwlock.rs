@@ -78,7 +78,7 @@ fn a_waiting_writer_holds_back_new_readers() {
 
 /// Fails by a hang when the readers that the writer held back sleep on after the writer has timed out.
 #[test]
-fn a_writer_that_times_out_lets_those_go_on_whom_it_held_back() {
+fn a_writer_that_times_out_releases_the_readers_it_held_back() {
     everywhere(|rt| {
         let lock = Arc::new(RwLock::new(0));
         let reads = lock.read();

@@ -96,7 +96,7 @@ fn a_request_for_more_than_there_is_holds_nobody_back() {
 }
 
 #[test]
-fn a_release_of_what_nobody_has_panics() {
+fn a_release_of_more_permits_than_are_out_panics() {
     let permits = Semaphore::new(2);
     permits.acquire(1);
     for count in [2, usize::MAX] {
@@ -107,7 +107,7 @@ fn a_release_of_what_nobody_has_panics() {
 
 /// Fails if a request outlives its context, takes permits nevertheless, or keeps the requests behind it waiting.
 #[test]
-fn a_context_ends_a_request_and_lets_those_behind_it_go_on() {
+fn a_context_ends_a_request_and_lets_requests_behind_it_go_on() {
     everywhere(|rt| {
         rt.run(|| {
             let semaphore = Arc::new(Semaphore::new(2));

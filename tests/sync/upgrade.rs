@@ -113,7 +113,7 @@ fn one_upgradable_read_beside_plain_ones() {
 /// Fails by a hang when the second read waits for a writer that waits for the first; or by the order when an upgrade passes a
 /// writer that waited and is not first.
 #[test]
-fn who_waits_is_passed_by_a_recursive_read_and_by_an_upgrade() {
+fn a_waiting_writer_is_passed_by_a_recursive_read_and_an_upgrade() {
     everywhere(|rt| {
         rt.run(|| {
             let lock = Arc::new(RwLock::new(Vec::new()));

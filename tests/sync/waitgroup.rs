@@ -42,7 +42,7 @@ fn a_wait_returns_when_all_is_done() {
 /// Fails by a hang when a waiter for one zero is not woken because another member adds at once; or by an early return when the
 /// `done` of one zero wakes a waiter for the next.
 #[test]
-fn a_group_that_is_used_again_at_once_calls_those_it_should() {
+fn a_group_that_is_used_again_at_once_wakes_the_right_waiters() {
     everywhere(|rt| {
         let rounds = rounds(20_000);
         rt.run(move || {
@@ -140,7 +140,7 @@ fn the_first_error_counts() {
 
 /// Fails when a panic is swallowed, or when `wait` hangs.
 #[test]
-fn a_panic_of_one_is_passed_on_by_wait() {
+fn a_panic_of_a_task_is_passed_on_by_wait() {
     everywhere(|rt| {
         rt.run(|| {
             let group = ErrGroup::<()>::new();

@@ -157,7 +157,7 @@ fn a_runtime_ends_while_calls_block() {
 
 /// Goroutines give Ps away and take Ps back on every core at once, beside goroutines that park and ready each other.
 #[test]
-fn giving_away_and_coming_back_loses_nobody() {
+fn giving_a_p_away_and_coming_back_loses_no_goroutine() {
     everywhere(|rt| {
         let rounds = if cfg!(debug_assertions) { 200 } else { 2000 };
         rt.run(move || {

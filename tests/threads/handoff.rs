@@ -28,7 +28,7 @@ fn spin_until(flag: &AtomicBool) {
 /// Blocks as many goroutines as there are Ps, each in a call made by `call`, until another goroutine has run. That goroutine
 /// gets no P as long as the blocked ones keep theirs.
 #[track_caller]
-fn nobody_waits_for<C, E>(call: impl Fn() -> (C, E))
+fn others_run_beside<C, E>(call: impl Fn() -> (C, E))
 where
     C: FnOnce() + Send + 'static,
     E: FnOnce() + Send + 'static,
@@ -47,7 +47,7 @@ where
 /// Fails by a hang, like the five tests below.
 #[test]
 fn a_lock_of_std_stalls_nobody() {
-    nobody_waits_for(|| {
+    others_run_beside(|| {
         let pair = Arc::new((Mutex::new(false), Condvar::new()));
         let theirs = Arc::clone(&pair);
         let wait = move || {
@@ -64,7 +64,7 @@ fn a_lock_of_std_stalls_nobody() {
 
 #[test]
 fn a_channel_of_std_stalls_nobody() {
-    nobody_waits_for(|| {
+    others_run_beside(|| {
         let (out, r#in) = mpsc::channel::<()>();
         (move || r#in.recv().unwrap(), move || out.send(()).unwrap())
     });
@@ -72,7 +72,7 @@ fn a_channel_of_std_stalls_nobody() {
 
 #[test]
 fn a_read_of_a_pipe_stalls_nobody() {
-    nobody_waits_for(|| {
+    others_run_beside(|| {
         let mut ends = [0; 2];
         // SAFETY: writes two descriptors.
         assert_eq!(unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) }, 0);
@@ -85,7 +85,7 @@ fn a_read_of_a_pipe_stalls_nobody() {
 
 #[test]
 fn a_socket_of_std_stalls_nobody() {
-    nobody_waits_for(|| {
+    others_run_beside(|| {
         let (mut from, mut to) = UnixStream::pair().unwrap();
         let read = move || assert_eq!(from.read(&mut [0; 8]).unwrap(), 1);
         (read, move || assert_eq!(to.write(&[7]).unwrap(), 1))
@@ -94,7 +94,7 @@ fn a_socket_of_std_stalls_nobody() {
 
 #[test]
 fn a_join_of_a_thread_stalls_nobody() {
-    nobody_waits_for(|| {
+    others_run_beside(|| {
         let (out, r#in) = mpsc::channel::<()>();
         let thread = thread::spawn(move || r#in.recv().unwrap());
         (move || thread.join().unwrap(), move || out.send(()).unwrap())
@@ -103,7 +103,7 @@ fn a_join_of_a_thread_stalls_nobody() {
 
 #[test]
 fn a_loop_that_never_yields_stalls_nobody() {
-    nobody_waits_for(|| {
+    others_run_beside(|| {
         let flag = Arc::new(AtomicBool::new(false));
         let theirs = Arc::clone(&flag);
         (move || spin_until(&theirs), move || flag.store(true, SeqCst))

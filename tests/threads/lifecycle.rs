@@ -395,7 +395,7 @@ fn a_goroutine_that_never_started_is_dropped_with_its_closure() {
 
 /// Fails by a hang when a joiner that waits as the runtime ends is not told.
 #[test]
-fn whoever_joins_a_goroutine_that_is_left_hears_of_the_end() {
+fn the_joiner_of_a_left_goroutine_hears_of_the_end() {
     everywhere(|rt| {
         let other = runtime(rt.procs());
         let [on_thread, on_goroutine, afterwards] = [(); 3].map(|()| parked(&rt));

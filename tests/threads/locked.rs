@@ -191,7 +191,7 @@ fn a_goroutine_that_ends_locked_takes_its_thread_with_it() {
 
 /// Fails if another goroutine sees a change that a goroutine has made to its thread: here, a thread-local.
 #[test]
-fn nobody_meets_what_was_left_on_a_thread() {
+fn a_change_to_a_thread_is_seen_by_no_other_goroutine() {
     thread_local! { static MARK: AtomicBool = const { AtomicBool::new(false) } }
     #[inline(never)]
     fn mark() -> bool {
@@ -220,7 +220,7 @@ fn nobody_meets_what_was_left_on_a_thread() {
 
 /// Fails by a hang when, at the limit of threads, no M can bring a locked goroutine to its own M.
 #[test]
-fn at_the_limit_of_threads_those_that_can_run_do() {
+fn at_the_limit_of_threads_runnable_goroutines_run() {
     for (procs, threads) in [(1, 1), (2, 1), (1, 2), (2, 2), (4, 3)] {
         watched(procs, || {
             // SAFETY: the goroutines keep nothing of a thread.
@@ -390,7 +390,7 @@ fn ps_come_and_go_beside_locked_goroutines() {
 
 /// Fails by time when a goroutine that is alone gives its P away at each yield; and by a hang when its yields hold timers up.
 #[test]
-fn a_yield_with_nobody_there_goes_on_at_once() {
+fn a_yield_of_a_lone_goroutine_goes_on_at_once() {
     everywhere(|rt| {
         rt.run(|| {
             let slept = go(|| sleep(5 * MS));
@@ -407,7 +407,7 @@ fn a_yield_with_nobody_there_goes_on_at_once() {
 
 /// Fails by a hang when a locked goroutine that yields all the time leaves a goroutine of a lower class no turn.
 #[test]
-fn a_yield_of_a_locked_goroutine_leaves_low_ones_their_turn() {
+fn a_yield_of_a_locked_goroutine_leaves_low_goroutines_their_turn() {
     watched(1, || {
         runtime(1).run(|| {
             let low = [Priority::Low, Priority::Low, Priority::High]

@@ -175,9 +175,9 @@ fn every_park_resumes_on_another_thread() {
 
 /// Fails when a locked goroutine moves, or when a goroutine does not move after the unlock.
 #[test]
-fn whoever_is_locked_stays() {
+fn a_locked_goroutine_stays_on_its_thread() {
     if !child::is_child() {
-        child::passes("whoever_is_locked_stays", &MIGRATE);
+        child::passes("a_locked_goroutine_stays_on_its_thread", &MIGRATE);
         return;
     }
     watched(1, || {

@@ -210,8 +210,8 @@ fn what_stands_behind_a_goroutine_on_a_surplus_p_is_run() {
 /// Fails by a count in the trace when one of two goroutines that never call the runtime keeps a surplus P, though no goroutine
 /// waits for one: of the three Ps that there are afterwards only one is then idle.
 #[test]
-fn who_does_not_give_a_surplus_p_up_loses_it() {
-    const TEST: &str = "who_does_not_give_a_surplus_p_up_loses_it";
+fn a_goroutine_that_keeps_a_surplus_p_loses_it() {
+    const TEST: &str = "a_goroutine_that_keeps_a_surplus_p_loses_it";
     if !child::is_child() {
         let trace = child::passes(TEST, &[("GMPDEBUG", "schedtrace=50")]);
         return assert!(trace.contains("gomaxprocs=3 idleprocs=2 "), "{trace}");

@@ -284,7 +284,7 @@ fn a_deadline_ends_what_is_below_not_before_it_and_the_earlier_one_counts() {
 
 /// Fails by a hang of a waiter, in whichever way it waits.
 #[test]
-fn done_is_closed_for_all_who_wait_for_it() {
+fn done_is_closed_for_all_its_waiters() {
     everywhere(|rt| {
         for round in 0..20 {
             let (ctx, cancel) = Context::background().with_cancel();

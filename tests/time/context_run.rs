@@ -175,7 +175,7 @@ impl Drop for Dropped {
 
 /// Fails by a hang when an operation is not told of the cancel, whether that comes before, at the beginning, or later.
 #[test]
-fn a_cancel_unwinds_whoever_blocks_in_any_operation() {
+fn a_cancel_unwinds_goroutines_that_block_in_any_operation() {
     of_each_operation(|rt, operation| {
         for round in 0..12 {
             let drops = Arc::new(AtomicUsize::new(0));
@@ -433,7 +433,7 @@ fn a_scope_inside_is_unwound_after_its_goroutines() {
 
 /// A goroutine that its runtime leaves behind is under a context that ends later. Fails by a crash.
 #[test]
-fn a_context_may_outlive_those_who_were_left_under_it() {
+fn a_context_may_outlive_goroutines_that_were_left_under_it() {
     everywhere(|rt| {
         let (ctx, cancel) = Context::background().with_cancel();
         let left: Vec<_> = (0..10)
@@ -452,7 +452,7 @@ fn a_context_may_outlive_those_who_were_left_under_it() {
 
 /// Many goroutines run under one context, and come and go while it ends. Fails by a lost cancel, a crash or a hang.
 #[test]
-fn a_cancel_races_with_those_who_come_and_go() {
+fn a_cancel_races_with_goroutines_that_come_and_go() {
     everywhere(|rt| {
         for _ in 0..effort() * 40 {
             let (ctx, cancel) = Context::background().with_cancel();

@@ -29,7 +29,7 @@ fn a_timer_or_ticker_that_is_dropped_gives_nothing_more() {
 
 /// The same for receivers that already wait.
 #[test]
-fn who_waits_for_a_timer_that_is_dropped_waits_on() {
+fn a_receiver_of_a_dropped_timer_waits_on() {
     const DUE: Duration = Duration::from_millis(30);
     let _alone = alone();
     everywhere(|rt| {

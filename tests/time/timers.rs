@@ -150,7 +150,7 @@ fn a_call_that_races_with_stop_or_reset_happens_as_often_as_they_said() {
 
 /// The same for several goroutines and threads at once, on one timer.
 #[test]
-fn of_many_who_set_and_stop_one_timer_each_is_told_the_truth() {
+fn each_caller_that_sets_or_stops_a_shared_timer_is_told_the_truth() {
     let _alone = alone();
     everywhere(|rt| {
         let count = Count::default();
@@ -504,7 +504,7 @@ fn a_timers_channel_gives_the_due_time_once() {
 
 /// Fails by a hang when a waiter is not told that the time was moved.
 #[test]
-fn who_waits_for_a_timer_hears_of_its_reset() {
+fn a_waiter_for_a_timer_hears_of_its_reset() {
     let _alone = alone();
     everywhere(|rt| {
         let timer = Arc::new(Timer::new(HOUR));

@@ -102,7 +102,7 @@ fn nginx_serves_them_by_tls() {
 
 /// Runs a server that reads a request on each of `MANY` connections before it answers the first, so all of them wait at once.
 /// Returns how many threads the client has then.
-fn threads_of_those_who_wait(procs: usize, options: &[&str]) -> usize {
+fn threads_of_a_waiting_client(procs: usize, options: &[&str]) -> usize {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let addr = listener.local_addr().expect("it listens");
     let urls: Vec<_> = (0..MANY).map(|number| format!("http://{addr}/{number}")).collect();
@@ -141,7 +141,7 @@ fn threads_of_those_who_wait(procs: usize, options: &[&str]) -> usize {
 fn waiting_takes_a_thread_by_std_and_none_by_ours() {
     everywhere(|procs| {
         let (ours, std) =
-            (threads_of_those_who_wait(procs, &[]), threads_of_those_who_wait(procs, &["--std"]));
+            (threads_of_a_waiting_client(procs, &[]), threads_of_a_waiting_client(procs, &["--std"]));
         println!("at {procs}: {MANY} wait, {ours} threads over ours, {std} over std's");
         assert!(ours < MANY / 4, "{ours}");
         assert!((MANY..2 * MANY).contains(&std), "{std}");

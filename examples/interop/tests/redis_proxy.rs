@@ -141,7 +141,7 @@ fn each_direction_ends_by_itself() {
 
 /// Fails when the proxy stores the bytes that one side does not take, or when that side delays other clients.
 #[test]
-fn who_does_not_read_stops_who_sends_to_it() {
+fn a_side_that_does_not_read_stops_the_sender() {
     const CHUNK: usize = 64 << 10;
     const FAR_TOO_MUCH: usize = 256 << 20;
     let program = peer!("redis-server");

@@ -148,7 +148,7 @@ fn a_slow_member_goes_and_the_room_goes_on() {
 
 /// Fails if a member that never reads keeps a goroutine and a connection.
 #[test]
-fn one_who_never_reads_is_cut_off_after_the_grace() {
+fn a_member_that_never_reads_is_cut_off_after_the_grace() {
     everywhere(|procs| {
         let server = start(procs, &["--waiting", "64", "--grace", "100"]);
         let mut slow = join(&server, "slow");
@@ -171,7 +171,7 @@ fn one_who_never_reads_is_cut_off_after_the_grace() {
 /// Fails if a member that takes no answers keeps its connection: its pings stop the reader, and the writer waits for the
 /// member.
 #[test]
-fn one_who_pings_and_never_reads_is_ended() {
+fn a_member_that_pings_and_never_reads_is_disconnected() {
     // This is a ping of 125 bytes, masked with zeros.
     let ping = [&[0x89, 0x80 | 125, 0, 0, 0, 0][..], &[7; 125]].concat();
     let pings = ping.repeat(500);

@@ -131,7 +131,7 @@ fn a_body_that_takes_too_long_is_waited_for_no_longer() {
 
 /// Fails when the server keeps a connection without a request for as long as the client is there.
 #[test]
-fn who_asks_nothing_is_ended() {
+fn a_connection_without_a_request_is_closed() {
     for procs in ["1", "4"] {
         for args in [&["--head-ms", "200"][..], &["--head-ms", "200", "--http2"]] {
             let server = Server::start(procs, args);

@@ -272,7 +272,7 @@ impl<T> Chan<T> {
         // SAFETY: by this function's contract.
         if first && unsafe { self.pop(state, slot) } {
             mutant!(ChanNobodyMovesUp: return Taken::Done);
-            if !state.has_nobody_who_wants_room() {
+            if !state.has_no_waiter_for_room() {
                 self.refill(state, woken);
             }
             return Taken::Done;
@@ -294,7 +294,7 @@ impl<T> Chan<T> {
     /// As `take`.
     pub(crate) unsafe fn take_message(&self, slot: *mut T) -> bool {
         let mut state = self.lock();
-        if state.has_nobody_who_wants_room() {
+        if state.has_no_waiter_for_room() {
             // SAFETY: by this function's contract.
             return unsafe { self.pop(&mut state, slot) };
         }

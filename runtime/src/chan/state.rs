@@ -363,7 +363,7 @@ impl State {
         // While a sender waits, no message is put into a Returned record: the owner is about to take the lock, and to
         // receive from that sender.
         let overtakes =
-            (self.capacity == 0 && Self::somebody_waits(&mut self.senders)).unless(ChanSendOvertakes);
+            (self.capacity == 0 && Self::has_open_waiter(&mut self.senders)).unless(ChanSendOvertakes);
         let message = if overtakes { Message::ToCome } else { Message::Here };
         if let Some(receiver) = self.claim_receiver(message) {
             Offer::Receiver(receiver)
@@ -396,7 +396,7 @@ impl State {
     /// Returns `true` if no waiter needs to be notified when a message has left the buffer: the case of most receives on a
     /// buffered channel.
     #[inline]
-    pub(crate) fn has_nobody_who_wants_room(&self) -> bool {
+    pub(crate) fn has_no_waiter_for_room(&self) -> bool {
         self.senders.is_empty() && self.send_watchers.is_empty()
     }
 
@@ -500,7 +500,7 @@ impl State {
         if self.has_nothing_to_take() {
             return false;
         }
-        let sender = self.capacity == 0 && Self::somebody_waits(&mut self.senders);
+        let sender = self.capacity == 0 && Self::has_open_waiter(&mut self.senders);
         self.len > 0
             || sender
             || self.is_drained()
@@ -521,19 +521,19 @@ impl State {
 
     /// Returns `true` if a `send` could complete now, with the same reservation as `may_receive`.
     pub(crate) fn may_send(&mut self) -> bool {
-        self.closed || self.has_room() || self.capacity == 0 && Self::somebody_waits(&mut self.receivers)
+        self.closed || self.has_room() || self.capacity == 0 && Self::has_open_waiter(&mut self.receivers)
     }
 
     /// Returns `true` if a record of the queue can be claimed. Removes the records before it that can't be claimed: otherwise
     /// each of many tries would walk over all records that were claimed through another queue and whose owners have not run
     /// yet.
     #[inline]
-    fn somebody_waits(queue: &mut Queue<Record>) -> bool {
-        !queue.is_empty() && Self::somebody_is_open(queue)
+    fn has_open_waiter(queue: &mut Queue<Record>) -> bool {
+        !queue.is_empty() && Self::finds_open_waiter(queue)
     }
 
     #[inline(never)]
-    fn somebody_is_open(queue: &mut Queue<Record>) -> bool {
+    fn finds_open_waiter(queue: &mut Queue<Record>) -> bool {
         let mut at = queue.front();
         while let Some(record) = at {
             // SAFETY: the record stands in the queue, which is locked.

@@ -52,7 +52,7 @@ fn a_slot_is_one_threads_at_a_time() {
 
 /// Fails by an assertion when a thread answers although it was not asked, or its question was withdrawn.
 #[test]
-fn only_who_is_asked_answers() {
+fn only_an_asked_thread_answers() {
     Model::new().unbounded().check("ask_nobody", || {
         let slot = Arc::new(Slot::new(0));
         let early = handler(&slot, 1);

@@ -126,7 +126,7 @@ fn an_m_that_is_sent_leaves_no_work_beside_an_idle_p() {
 /// A thread is being started for a blocker, and waits in a function of the user's until the call is made. Fails by deadlock
 /// when the M with the P, which goes to sleep on its note, leaves the blocker to that thread.
 #[test]
-fn an_m_that_stands_by_takes_the_blocker_of_one_that_is_being_started() {
+fn an_m_that_stands_by_takes_the_blocker_of_an_m_that_is_being_started() {
     Model::new().preemptions(1).check("slow_start_for_a_blocker", || {
         let made = Flag::default();
         let runtime = runtime_whose_third_thread_waits(1, &made);
@@ -147,7 +147,7 @@ fn an_m_that_stands_by_takes_the_blocker_of_one_that_is_being_started() {
 /// A thread is being started for a blocker, which an M that came back has taken; that M sleeps on its note when the next
 /// goroutine blocks. Fails by deadlock when the next blocker is left to the thread, which waits for that blocker's call.
 #[test]
-fn a_blocker_is_not_left_to_an_m_that_is_being_started_beside_one_that_sleeps() {
+fn a_blocker_is_not_left_to_an_m_that_is_being_started_beside_a_sleeping_m() {
     Model::new().preemptions(1).check("slow_start_beside_a_sleeper", || {
         let made = Flag::default();
         let runtime = runtime_whose_third_thread_waits(1, &made);
@@ -213,11 +213,11 @@ fn mutants() {
             (Mutant::BlockerWakesNobody, BESIDE),
             (
                 Mutant::BlockerAwaitsTheStart,
-                "a_blocker_is_not_left_to_an_m_that_is_being_started_beside_one_that_sleeps",
+                "a_blocker_is_not_left_to_an_m_that_is_being_started_beside_a_sleeping_m",
             ),
             (
                 Mutant::SleeperLeavesTheBlockers,
-                "an_m_that_stands_by_takes_the_blocker_of_one_that_is_being_started",
+                "an_m_that_stands_by_takes_the_blocker_of_an_m_that_is_being_started",
             ),
             (Mutant::BlockerQueuedAtTheLimit, "a_call_at_the_limit_of_threads_is_made"),
             (Mutant::BlockersStay, "a_call_for_which_the_thread_is_refused_is_made"),

@@ -53,7 +53,7 @@ fn a_send_meets_a_goroutine_that_begins_to_receive() {
 }
 
 #[test]
-fn a_message_in_the_buffer_is_seen_by_who_begins_to_receive() {
+fn a_goroutine_that_begins_to_receive_sees_a_buffered_message() {
     a_letter_arrives(1, "chan_buffered");
 }
 
@@ -72,7 +72,7 @@ fn a_receive_meets_a_goroutine_that_begins_to_send() {
 
 /// Fails by deadlock when the second sender is not let in, by its assertion when the messages change places.
 #[test]
-fn a_receive_from_a_full_buffer_lets_who_waits_move_up() {
+fn a_receive_from_a_full_buffer_lets_a_waiting_sender_move_up() {
     Model::new().check("chan_full", || {
         let runtime = at_rest::<1>();
         let (s, r) = chan::bounded(1);
@@ -405,17 +405,17 @@ fn mutants() {
             (Mutant::LastPartyGoesRelaxed, "a_receiver_that_is_alone_sees_what_all_others_did"),
             (Mutant::LastPartyGoesRelaxed, "the_last_ends_of_both_kinds_go_at_the_same_time"),
             (Mutant::LastPartyFreesRelaxed, "the_last_ends_of_both_kinds_go_at_the_same_time"),
-            (Mutant::ChanRecvQueuesLate, "a_message_in_the_buffer_is_seen_by_who_begins_to_receive"),
+            (Mutant::ChanRecvQueuesLate, "a_goroutine_that_begins_to_receive_sees_a_buffered_message"),
             (Mutant::ChanRecvQueuesLate, "a_send_meets_a_goroutine_that_begins_to_receive"),
             (Mutant::ChanRecvQueuesLate, "a_receive_meets_a_goroutine_that_begins_to_send"),
             (Mutant::ChanRecvQueuesLate, "a_send_that_is_chosen_brings_its_message"),
             (Mutant::ChanRecvQueuesLate, "a_far_limit_does_not_keep_a_message_away"),
-            (Mutant::ChanSendQueuesLate, "a_receive_from_a_full_buffer_lets_who_waits_move_up"),
+            (Mutant::ChanSendQueuesLate, "a_receive_from_a_full_buffer_lets_a_waiting_sender_move_up"),
             (Mutant::ChanCloseForgetsReceivers, "a_close_meets_a_goroutine_that_begins_to_receive"),
             (Mutant::ChanCloseForgetsSenders, "a_close_meets_a_goroutine_that_begins_to_send"),
             (Mutant::ChanRecvOpensBlindly, "a_message_that_comes_while_its_receiver_gets_a_p_is_seen"),
             (Mutant::ChanSendOpensBlindly, "room_that_comes_while_its_sender_gets_a_p_is_seen"),
-            (Mutant::ChanNobodyMovesUp, "a_receive_from_a_full_buffer_lets_who_waits_move_up"),
+            (Mutant::ChanNobodyMovesUp, "a_receive_from_a_full_buffer_lets_a_waiting_sender_move_up"),
             (Mutant::ChanNobodyMovesUp, "a_message_that_passes_the_buffer_frees_its_place"),
             (Mutant::ChanServesWithoutClaim, "a_limit_that_meets_a_message_loses_none"),
             (Mutant::PromiseAskedTooEarly, "a_goroutine_waits_for_the_message_of_a_send_that_it_has_claimed"),

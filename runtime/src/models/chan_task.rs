@@ -94,7 +94,7 @@ fn a_receive_that_is_dropped_beside_a_delivery_leaves_the_message() {
 /// As `a_receive_that_is_dropped_beside_a_delivery_leaves_the_message`, with a goroutine that waits behind the future. Fails by
 /// deadlock when the message that comes back does not wake the goroutine.
 #[test]
-fn what_comes_back_goes_to_who_waits() {
+fn a_message_that_comes_back_goes_to_a_waiter() {
     Model::new().preemptions(2).check("chan_task_passed_on", || {
         let runtime = at_rest::<1>();
         let (s, r) = bounded(1);
@@ -111,9 +111,9 @@ fn what_comes_back_goes_to_who_waits() {
     });
 }
 
-/// As `what_comes_back_goes_to_who_waits`, with a select that watches. Fails by deadlock when the select is not told.
+/// As `a_message_that_comes_back_goes_to_a_waiter`, with a select that watches. Fails by deadlock when the select is not told.
 #[test]
-fn what_comes_back_is_told_to_who_watches() {
+fn a_message_that_comes_back_wakes_a_watching_select() {
     Model::new().preemptions(2).check("chan_task_watched", || {
         let runtime = at_rest::<1>();
         let (s, r) = bounded(1);
@@ -374,8 +374,8 @@ fn mutants() {
             ),
             (Mutant::TaskLeavesBesideTheReady, "a_close_beside_the_drops_of_futures"),
             (Mutant::TaskKeepsWhatWasSent, "a_send_that_is_dropped_beside_a_receive_has_sent_or_not"),
-            (Mutant::GivenBackToNobody, "what_comes_back_goes_to_who_waits"),
-            (Mutant::GivenBackInSilence, "what_comes_back_is_told_to_who_watches"),
+            (Mutant::GivenBackToNobody, "a_message_that_comes_back_goes_to_a_waiter"),
+            (Mutant::GivenBackInSilence, "a_message_that_comes_back_wakes_a_watching_select"),
             (Mutant::GivenBackEndsNobody, "the_end_is_told_when_the_last_message_came_back"),
             (Mutant::GivenBackIsPassed, "what_comes_back_without_a_buffer_is_received"),
             (Mutant::GrantEndsNobody, "the_end_is_told_when_the_last_message_was_taken"),

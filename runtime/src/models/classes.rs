@@ -4,7 +4,7 @@
 use super::caught;
 use super::cover::{Handle, Made, blocking_here};
 use super::procs::{First, one_on, one_p};
-use super::submit_vs_idle::{two_of_three_are_taken, yield_before_one_that_stays};
+use super::submit_vs_idle::{two_of_three_are_taken, yield_before_a_goroutine_that_stays};
 use super::visits::have_no_m_poll;
 use crate::model::{
     Body, Flag, Model, Mutant, at_rest, done, fall_asleep, runtime, together, together_with_us,
@@ -29,7 +29,7 @@ fn three_that_need_two_ms(handle: &Handle) -> [Made; 3] {
 /// other M does not look at the batch before it sleeps, and by a search without end when that M sees the second one there and
 /// leaves it.
 #[test]
-fn what_stands_in_the_batch_of_one_that_does_not_yield_is_run() {
+fn the_batch_behind_a_goroutine_that_does_not_yield_is_run() {
     Model::new().preemptions(1).check("batch_vs_thief", || {
         let runtime = runtime(2, 2);
         let handle = Handle::of(&runtime);
@@ -46,7 +46,7 @@ fn what_stands_in_the_batch_of_one_that_does_not_yield_is_run() {
 /// One goroutine of a class is submitted while both Ms give up. Fails by deadlock, or by a search without end, when neither M
 /// heeds it.
 #[test]
-fn one_of_a_class_is_run_while_two_ms_go_idle() {
+fn a_goroutine_of_a_class_is_run_while_two_ms_go_idle() {
     Model::new().preemptions(1).check("class_vs_two_idle", || {
         let runtime = runtime(2, 2);
         let handle = Handle::of(&runtime);
@@ -62,12 +62,12 @@ fn one_of_a_class_is_run_while_two_ms_go_idle() {
 /// A goroutine of a class yields, and the goroutine that runs in its place keeps the M until the first has run on. Fails by
 /// deadlock when the other M, which has looked at the queue before the yield and at the ring after it, is not woken.
 #[test]
-fn one_of_a_class_that_yields_is_run_elsewhere() {
+fn a_goroutine_of_a_class_that_yields_is_run_elsewhere() {
     Model::new().check("class_gosched", || {
         let runtime = runtime(2, 2);
         let handle = Handle::of(&runtime);
         handle.use_classes();
-        yield_before_one_that_stays(&runtime, move |stays| {
+        yield_before_a_goroutine_that_stays(&runtime, move |stays| {
             crate::set_priority(Priority::Low);
             // No M is woken: as if the other M had been woken for this goroutine, and had looked a moment too early.
             handle.queue_in_silence([handle.make(stays)]);
@@ -75,14 +75,14 @@ fn one_of_a_class_that_yields_is_run_elsewhere() {
     });
 }
 
-/// As `one_of_a_class_that_yields_is_run_elsewhere`, where a job runs in the place of the goroutine.
+/// As `a_goroutine_of_a_class_that_yields_is_run_elsewhere`, where a job runs in the place of the goroutine.
 #[test]
-fn one_of_a_class_that_yields_before_a_job_is_run_elsewhere() {
+fn a_goroutine_of_a_class_that_yields_before_a_job_is_run_elsewhere() {
     Model::new().preemptions_by_default(1).check("class_gosched_job", || {
         let runtime = runtime(2, 2);
         let handle = Handle::of(&runtime);
         handle.use_classes();
-        yield_before_one_that_stays(&runtime, move |stays| {
+        yield_before_a_goroutine_that_stays(&runtime, move |stays| {
             crate::set_priority(Priority::Background);
             handle.put_job_in_silence(handle.make(stays));
         });
@@ -93,12 +93,12 @@ fn one_of_a_class_that_yields_before_a_job_is_run_elsewhere() {
 /// has run on. The other M gives up. Fails by deadlock when that M looks at the ring before the yield, and at the batch after
 /// it.
 #[test]
-fn one_that_yields_before_the_batch_is_run_elsewhere() {
+fn a_goroutine_that_yields_before_the_batch_is_run_elsewhere() {
     Model::new().preemptions(3).check("gosched_before_batch", || {
         let runtime = runtime(2, 2);
         let handle = Handle::of(&runtime);
         handle.use_classes();
-        yield_before_one_that_stays(&runtime, move |stays| {
+        yield_before_a_goroutine_that_stays(&runtime, move |stays| {
             handle.fill_batch_in_silence(Priority::High, [handle.make(stays)]);
             handle.wake();
         });
@@ -144,7 +144,7 @@ fn a_batch_that_goes_back_is_run_by_another_m() {
 /// found one has run. The other M sleeps, as if it had looked at the ring before the visit, and at the queue after it. Fails by
 /// deadlock when no M is woken.
 #[test]
-fn one_that_a_visit_finds_beside_high_is_run_by_another_m() {
+fn a_goroutine_that_a_visit_finds_beside_high_is_run_by_another_m() {
     let queues = |handle: &Handle, waits, raises| {
         handle.fill_batch_in_silence(Priority::High, [waits]);
         handle.queue_globally_in_silence([raises]);
@@ -234,17 +234,17 @@ fn three_of_a_batch_are_run(before: fn(&JoinHandle<()>)) -> impl Fn() + Send + S
 /// The first goroutine that a thief takes out of a batch becomes `Normal` meanwhile. Fails by an assertion, or by deadlock,
 /// when the thief marks its new batch as one of `Normal`, at which no owner looks.
 #[test]
-fn those_behind_one_that_became_normal_are_run() {
+fn goroutines_behind_one_that_became_normal_are_run() {
     let before = |first: &JoinHandle<()>| {
         first.set_priority(Priority::Normal);
     };
     Model::new().preemptions(1).check("stolen_batch_of_normal", three_of_a_batch_are_run(before));
 }
 
-/// As `submit_vs_idle::what_a_thief_queues_is_run_by_one_that_gave_up_meanwhile`, but the thief is the owner of a `Low`
+/// As `submit_vs_idle::what_a_thief_queues_is_run_by_an_m_that_gave_up`, but the thief is the owner of a `Low`
 /// goroutine that yields.
 #[test]
-fn what_the_owner_of_a_low_one_takes_is_run_by_one_that_gave_up_meanwhile() {
+fn what_the_owner_of_a_low_goroutine_takes_is_run_by_an_m_that_gave_up() {
     let takes = || {
         set_priority(Priority::Low);
         yield_now();
@@ -280,23 +280,26 @@ fn the_batch_of_a_p_for_which_there_is_no_m_is_run() {
 
 #[test]
 fn mutants() {
-    const THIEF: &str = "what_stands_in_the_batch_of_one_that_does_not_yield_is_run";
+    const THIEF: &str = "the_batch_behind_a_goroutine_that_does_not_yield_is_run";
     caught::assert_caught(
         module_path!(),
         &[
             (Mutant::BatchUnseen, THIEF),
             (Mutant::BatchNeverStolen, THIEF),
-            (Mutant::BatchReadsTheClassTwice, "those_behind_one_that_became_normal_are_run"),
+            (Mutant::BatchReadsTheClassTwice, "goroutines_behind_one_that_became_normal_are_run"),
             (Mutant::StolenBatchUnalerted, "the_second_that_a_thief_takes_of_a_batch_is_run"),
-            (Mutant::BatchReadLast, "one_that_yields_before_the_batch_is_run_elsewhere"),
-            (Mutant::JobBeforeTheYielderUnseen, "one_of_a_class_that_yields_before_a_job_is_run_elsewhere"),
-            (Mutant::AttentionNotCalled, "one_of_a_class_is_run_while_two_ms_go_idle"),
-            (Mutant::ClassYieldsInSilence, "one_of_a_class_that_yields_is_run_elsewhere"),
-            (Mutant::BehindHighInSilence, "one_that_a_visit_finds_beside_high_is_run_by_another_m"),
+            (Mutant::BatchReadLast, "a_goroutine_that_yields_before_the_batch_is_run_elsewhere"),
+            (
+                Mutant::JobBeforeTheYielderUnseen,
+                "a_goroutine_of_a_class_that_yields_before_a_job_is_run_elsewhere",
+            ),
+            (Mutant::AttentionNotCalled, "a_goroutine_of_a_class_is_run_while_two_ms_go_idle"),
+            (Mutant::ClassYieldsInSilence, "a_goroutine_of_a_class_that_yields_is_run_elsewhere"),
+            (Mutant::BehindHighInSilence, "a_goroutine_that_a_visit_finds_beside_high_is_run_by_another_m"),
             (Mutant::BatchGoesBackInSilence, "a_batch_that_goes_back_is_run_by_another_m"),
             (
                 Mutant::LookBeyondWakesNobody,
-                "what_the_owner_of_a_low_one_takes_is_run_by_one_that_gave_up_meanwhile",
+                "what_the_owner_of_a_low_goroutine_takes_is_run_by_an_m_that_gave_up",
             ),
             (Mutant::RetireKeepsTheBatch, "the_batch_of_a_p_that_retires_is_run"),
             (Mutant::TakeBackKeepsTheBatch, "the_batch_of_a_p_for_which_there_is_no_m_is_run"),

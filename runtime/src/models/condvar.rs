@@ -15,7 +15,7 @@ type Shared = Arc<(Mutex<u32>, Condvar)>;
 
 /// Fails by deadlock when a notification that comes between the waiter's unlock and its place in the queue is lost.
 #[test]
-fn a_change_while_somebody_begins_to_wait_is_not_missed() {
+fn a_change_while_a_goroutine_begins_to_wait_is_not_missed() {
     Model::new().check("condvar", || {
         let runtime = at_rest::<1>();
         let shared = Shared::default();
@@ -32,7 +32,7 @@ fn a_change_while_somebody_begins_to_wait_is_not_missed() {
     });
 }
 
-/// As `a_change_while_somebody_begins_to_wait_is_not_missed`, with two plain threads. Fails by deadlock.
+/// As `a_change_while_a_goroutine_begins_to_wait_is_not_missed`, with two plain threads. Fails by deadlock.
 #[test]
 fn threads_wait_for_each_other() {
     Model::new().preemptions(3).check("condvar_threads", || {
@@ -81,7 +81,7 @@ fn one_gives_up(name: &str, wait: fn(&Context, &(Mutex<u32>, Condvar)) -> bool, 
 }
 
 #[test]
-fn one_who_times_out_takes_no_notification() {
+fn a_waiter_that_times_out_takes_no_notification() {
     let wait = |_: &Context, shared: &(Mutex<u32>, Condvar)| {
         let mut value = shared.0.lock();
         *value == 0 && !shared.1.wait_for(&mut value, AT_ONCE).timed_out()
@@ -90,7 +90,7 @@ fn one_who_times_out_takes_no_notification() {
 }
 
 #[test]
-fn one_who_is_interrupted_takes_no_notification_and_unlocks() {
+fn an_interrupted_waiter_takes_no_notification_and_unlocks() {
     let wait = |context: &Context, shared: &(Mutex<u32>, Condvar)| {
         // The guard is outside of the unwound frame: by then the wait has locked the mutex again, and the guard unlocks it as
         // always.
@@ -102,7 +102,7 @@ fn one_who_is_interrupted_takes_no_notification_and_unlocks() {
 
 #[test]
 fn mutants() {
-    let model = "a_change_while_somebody_begins_to_wait_is_not_missed";
+    let model = "a_change_while_a_goroutine_begins_to_wait_is_not_missed";
     caught::assert_caught(
         module_path!(),
         &[(Mutant::CondvarUnlocksFirst, model), (Mutant::CondvarUnlocksFirst, "threads_wait_for_each_other")],

@@ -71,7 +71,7 @@ fn what_was_submitted_is_awake() {
 /// A foreign thread notifies a goroutine that another one joins. Fails when the judge looks at the joiner before the
 /// goroutine's end, and at the goroutine after its end, and so sees neither of them awake.
 #[test]
-fn who_ends_and_who_is_woken_by_it_are_seen_together() {
+fn a_goroutine_that_ends_and_its_joiner_are_seen_together() {
     Model::new().check("joined", || {
         let runtime = runtime(1, 1);
         let (handle, witness) = (Handle::of(&runtime), Witness::new());
@@ -220,7 +220,7 @@ fn what_the_monitor_has_made_of_a_callback_is_awake() {
             event.wait();
             ended.store(true, Release);
         });
-        while !(handle.has_timers() && handle.somebody_polls()) {
+        while !(handle.has_timers() && handle.is_poller_occupied()) {
             loom::thread::yield_now();
         }
         pass(LONG);
@@ -259,7 +259,7 @@ fn a_runtime_at_rest_is_asleep() {
 /// A context is cancelled while a goroutine under it waits for its scope: nothing but the scope ends that wait. Fails when the
 /// judge takes the goroutine for awake from then on.
 #[test]
-fn who_was_nudged_and_does_not_listen_is_asleep() {
+fn a_nudged_goroutine_that_does_not_listen_is_asleep() {
     Model::new().preemptions(1).check("nudged", || {
         let runtime = runtime(1, 1);
         fall_asleep::<1>(&runtime);
@@ -285,12 +285,12 @@ fn who_was_nudged_and_does_not_listen_is_asleep() {
 /// One goroutine sleeps until a time far away, and there is no other. Fails when the judge does not look at the
 /// timers.
 #[test]
-fn who_sleeps_until_a_time_is_awake() {
+fn a_goroutine_that_sleeps_until_a_time_is_awake() {
     Model::new().preemptions(1).check("sleeps", || {
         let runtime = runtime(1, 1);
         let _sleeper = runtime.go(|| crate::time::sleep(LONG));
         let handle = Handle::of(&runtime);
-        while !(handle.somebody_polls() && handle.has_timers()) {
+        while !(handle.is_poller_occupied() && handle.has_timers()) {
             loom::thread::yield_now();
         }
         loom::explore();
@@ -301,7 +301,7 @@ fn who_sleeps_until_a_time_is_awake() {
 
 #[test]
 fn mutants() {
-    const JOINED: &str = "who_ends_and_who_is_woken_by_it_are_seen_together";
+    const JOINED: &str = "a_goroutine_that_ends_and_its_joiner_are_seen_together";
     const SERVED: &str = "what_the_monitor_serves_is_awake";
     const TASK: &str = "what_the_waker_of_a_task_is_to_wake_is_awake";
     caught::assert_caught(
@@ -314,8 +314,8 @@ fn mutants() {
             (Mutant::CarriedTasksUnseen, TASK),
             (Mutant::DeadlockIgnoresServing, SERVED),
             (Mutant::ServingEndsRelaxed, "what_the_monitor_has_made_of_a_callback_is_awake"),
-            (Mutant::NudgedSleepersAwake, "who_was_nudged_and_does_not_listen_is_asleep"),
-            (Mutant::DeadlockIgnoresTimers, "who_sleeps_until_a_time_is_awake"),
+            (Mutant::NudgedSleepersAwake, "a_nudged_goroutine_that_does_not_listen_is_asleep"),
+            (Mutant::DeadlockIgnoresTimers, "a_goroutine_that_sleeps_until_a_time_is_awake"),
         ],
     );
 }

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Fails by deadlock when a notification is lost between the waiter's look at the permit and its place in the queue.
 #[test]
-fn a_notification_while_somebody_begins_to_wait_is_not_lost() {
+fn a_notification_while_a_goroutine_begins_to_wait_is_not_lost() {
     Model::new().check("event", || {
         let runtime = at_rest::<1>();
         let (there, back) = (Arc::new(Event::new()), Arc::new(Event::new()));
@@ -79,7 +79,7 @@ fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
-            (Mutant::EventLeavesNoPermit, "a_notification_while_somebody_begins_to_wait_is_not_lost"),
+            (Mutant::EventLeavesNoPermit, "a_notification_while_a_goroutine_begins_to_wait_is_not_lost"),
             (Mutant::EventLeavesNoPermit, "a_notification_for_waiters_that_are_left_goes_through_all"),
             (Mutant::EventStaysWithTheLeft, "a_notification_for_a_waiter_that_is_left_goes_to_the_next"),
         ],

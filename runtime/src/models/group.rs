@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// A task ends beside a goroutine that waits for the task and then starts another one. Fails by the assertion when the task's
 /// permit comes back after the wait.
 #[test]
-fn who_has_waited_finds_the_permits_free() {
+fn a_waiter_finds_the_permits_free_after_its_wait() {
     Model::new().preemptions(1).check("group_permits", || {
         let runtime = runtime(2, 2);
         let (group, begins) = (Arc::new(ErrGroup::<()>::with_limit(1)), Flag::default());
@@ -52,7 +52,7 @@ fn ends_beside_a_wait(end: fn() -> Result<(), u32>) -> Result<(), u32> {
 
 /// Fails by the assertion when a task without a result counts as a success.
 #[test]
-fn who_has_waited_hears_of_a_task_without_a_result() {
+fn a_waiter_hears_of_a_task_without_a_result() {
     Model::new().check("group_unfinished", || {
         assert_eq!(ends_beside_a_wait(|| goexit()), Err(0), "`wait` has not panicked");
     });
@@ -60,7 +60,7 @@ fn who_has_waited_hears_of_a_task_without_a_result() {
 
 /// Fails by the assertion when the error comes after the wait.
 #[test]
-fn who_has_waited_hears_of_an_error() {
+fn a_waiter_hears_of_an_error() {
     Model::new().check("group_error", || {
         assert_eq!(ends_beside_a_wait(|| Err(1)), Err(1));
     });
@@ -71,9 +71,9 @@ fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
-            (Mutant::ErrGroupCountsBeforeThePermit, "who_has_waited_finds_the_permits_free"),
-            (Mutant::ErrGroupCountsBeforeItTells, "who_has_waited_hears_of_a_task_without_a_result"),
-            (Mutant::ErrGroupCountsBeforeTheError, "who_has_waited_hears_of_an_error"),
+            (Mutant::ErrGroupCountsBeforeThePermit, "a_waiter_finds_the_permits_free_after_its_wait"),
+            (Mutant::ErrGroupCountsBeforeItTells, "a_waiter_hears_of_a_task_without_a_result"),
+            (Mutant::ErrGroupCountsBeforeTheError, "a_waiter_hears_of_an_error"),
         ],
     );
 }

@@ -11,7 +11,7 @@ use crate::{go, yield_now};
 /// One goroutine keeps its M until another, which is queued on its P, has run; the other M always has work of its own.
 /// Fails by deadlock when that M looks at other Ps only once it has no work.
 #[test]
-fn who_stands_behind_one_that_does_not_yield_is_run() {
+fn a_goroutine_behind_one_that_does_not_yield_is_run() {
     Model::new().with_helpers().check("help_behind_a_hog", || {
         let runtime = runtime(2, 2);
         let (queued, ran) = (Flag::default(), Flag::default());
@@ -43,7 +43,7 @@ fn who_stands_behind_one_that_does_not_yield_is_run() {
 /// helper wakes no M for the goroutine that it has put into its own queue; and by a status that is not Runnable when owner and
 /// helper take the same goroutine.
 #[test]
-fn what_a_helper_queues_is_run_by_one_that_gave_up_meanwhile() {
+fn what_a_helper_queues_is_run_by_an_m_that_gave_up() {
     let check = || two_of_three_are_taken(yield_now);
     Model::new().with_helpers().preemptions(1).check("help_vs_idle", check);
 }
@@ -53,8 +53,8 @@ fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
-            (Mutant::HelpsNobody, "who_stands_behind_one_that_does_not_yield_is_run"),
-            (Mutant::HelpWakesNobody, "what_a_helper_queues_is_run_by_one_that_gave_up_meanwhile"),
+            (Mutant::HelpsNobody, "a_goroutine_behind_one_that_does_not_yield_is_run"),
+            (Mutant::HelpWakesNobody, "what_a_helper_queues_is_run_by_an_m_that_gave_up"),
         ],
     );
 }

@@ -75,7 +75,7 @@ fn a_cancel_while_a_goroutine_parks_unwinds_it() {
 /// As `a_cancel_while_a_goroutine_parks_unwinds_it`, with a cancel two contexts above. Fails by deadlock when a context that is
 /// made below is not told.
 #[test]
-fn a_cancel_above_unwinds_who_runs_below() {
+fn a_cancel_above_unwinds_a_goroutine_below() {
     Model::new().check("cancel_above", || {
         let runtime = at_rest::<1>();
         let (above, cancel) = Context::background().with_cancel();
@@ -552,7 +552,7 @@ fn mutants() {
         &[
             (Mutant::OuterFramesIgnored, "the_end_of_an_outer_context_is_seen"),
             (Mutant::InterruptNotSeen, parks),
-            (Mutant::InterruptNotSeen, "a_cancel_above_unwinds_who_runs_below"),
+            (Mutant::InterruptNotSeen, "a_cancel_above_unwinds_a_goroutine_below"),
             (Mutant::InterruptNotSeen, "a_cancelled_sleep_finds_its_timer_on_another_m"),
             (Mutant::ParkNoFence, parks),
             (Mutant::CancelNoFence, parks),

@@ -107,7 +107,7 @@ fn an_io_lock_whose_holder_is_left_behind_is_given_up() {
 /// As `an_io_lock_whose_holder_is_left_behind_is_given_up`, but the goroutine has held another lock meanwhile: the function
 /// that an operation calls may use another descriptor.
 #[test]
-fn an_io_lock_is_given_up_by_one_who_has_had_another() {
+fn an_io_lock_is_given_up_by_a_goroutine_that_has_had_another() {
     Model::new().check("io_lock_rest_left", || {
         let runtime = at_rest::<1>();
         let (shared, another) = (Shared::new(), Shared::new());
@@ -131,7 +131,7 @@ fn an_io_lock_is_given_up_by_one_who_has_had_another() {
 /// A thread hands the lock to a goroutine that waits for it, whose runtime ends at the same time. Fails by deadlock when the
 /// goroutine is left behind with the lock.
 #[test]
-fn an_io_lock_that_is_handed_to_one_who_is_left_behind_is_given_up() {
+fn an_io_lock_that_is_handed_to_a_left_goroutine_is_given_up() {
     Model::new().check("io_lock_handed_left", || {
         let runtime = at_rest::<1>();
         loom::stop_exploring();
@@ -229,7 +229,7 @@ fn a_close_does_not_wait_for_a_rest_and_is_seen_after_it() {
 /// The only waiter gives up as the lock is handed on, and a thread that was not in the queue takes the lock. Fails by a
 /// causality violation when that thread does not see what was done under the lock.
 #[test]
-fn who_takes_the_lock_past_a_waiter_comes_after_its_holder() {
+fn a_thread_that_passes_a_waiter_comes_after_the_holder() {
     Model::new().check("past_a_waiter", || {
         let (shared, gives_up) = (Shared::new(), Arc::new(AtomicBool::new(false)));
         let held = shared.io_lock.take();
@@ -272,7 +272,7 @@ fn a_close_past_a_rest_leaves_the_line_as_it_is() {
 /// The only waiter gives up as the lock is handed on, and closes; the lock is free meanwhile, and the next holder is in a
 /// system call. Fails by a causality violation when the closer takes that holder for one that rests.
 #[test]
-fn a_close_comes_after_the_call_of_one_who_took_the_lock_past_a_waiter() {
+fn a_close_comes_after_the_call_of_a_holder_that_passed_a_waiter() {
     Model::new().preemptions(3).check("close_vs_past_a_waiter", || {
         let (shared, gives_up) = (Closing::new(), Arc::new(AtomicBool::new(false)));
         let held = shared.io_lock.take();
@@ -296,7 +296,7 @@ fn a_close_comes_after_the_call_of_one_who_took_the_lock_past_a_waiter() {
 /// Fails by deadlock when a waiter does not hear of the close: the holder passes the lock on only when that waiter
 /// has left.
 #[test]
-fn a_close_reaches_who_waits_in_the_queue() {
+fn a_close_reaches_a_waiter_in_the_queue() {
     Model::new().check("close_vs_line", || {
         let shared = Closing::new();
         let held = shared.io_lock.take();
@@ -313,7 +313,7 @@ fn a_close_reaches_who_waits_in_the_queue() {
 
 /// Fails by deadlock, or by a causality violation, when the lock is handed to a waiter whose limit has passed.
 #[test]
-fn an_io_lock_is_not_lost_to_one_who_gives_up() {
+fn an_io_lock_is_not_lost_to_a_waiter_that_gives_up() {
     Model::new().check("give_up_vs_hand_over", || {
         let runtime = at_rest::<1>();
         let shared = Shared::new();
@@ -331,7 +331,7 @@ fn an_io_lock_is_not_lost_to_one_who_gives_up() {
 
 /// One waiter gives up while the lock is handed on to the other. Fails by deadlock when the other is forgotten.
 #[test]
-fn one_who_leaves_the_queue_forgets_nobody() {
+fn a_waiter_that_leaves_the_queue_keeps_no_other_waiting() {
     Model::new().check("leave_vs_line", || {
         let shared = Closing::new();
         let held = shared.io_lock.take();
@@ -354,7 +354,7 @@ fn one_who_leaves_the_queue_forgets_nobody() {
 /// A holder comes back from a blocking call when its runtime has been left, and another goroutine keeps the only P. Fails by
 /// deadlock when the holder is left in the global queue with the lock.
 #[test]
-fn an_io_lock_is_given_up_by_one_who_comes_back_too_late() {
+fn an_io_lock_is_given_up_by_a_holder_that_comes_back_too_late() {
     Model::new().preemptions(1).check("io_lock_late_return", || {
         let runtime = runtime(1, 2);
         let shared = Shared::new();
@@ -403,16 +403,16 @@ fn mutants() {
             (Mutant::IoLockGoesOnNoFence, "a_close_does_not_wait_for_a_rest_and_is_seen_after_it"),
             (Mutant::IoLockRestRelaxed, "a_close_does_not_wait_for_a_rest_and_is_seen_after_it"),
             (Mutant::IoLockRestLooksRelaxed, "a_close_does_not_wait_for_a_rest_and_is_seen_after_it"),
-            (Mutant::IoLockWaitersMasked, "a_close_reaches_who_waits_in_the_queue"),
-            (Mutant::WhyRelaxed, "one_who_leaves_the_queue_forgets_nobody"),
-            (Mutant::IoLockHandedBlindly, "an_io_lock_is_not_lost_to_one_who_gives_up"),
+            (Mutant::IoLockWaitersMasked, "a_close_reaches_a_waiter_in_the_queue"),
+            (Mutant::WhyRelaxed, "a_waiter_that_leaves_the_queue_keeps_no_other_waiting"),
+            (Mutant::IoLockHandedBlindly, "an_io_lock_is_not_lost_to_a_waiter_that_gives_up"),
             (Mutant::IoLockLeftBehind, "an_io_lock_whose_holder_is_left_behind_is_given_up"),
-            (Mutant::IoLockRestsUnnoted, "an_io_lock_is_given_up_by_one_who_has_had_another"),
-            (Mutant::IoLockHandOverRelaxed, "who_takes_the_lock_past_a_waiter_comes_after_its_holder"),
+            (Mutant::IoLockRestsUnnoted, "an_io_lock_is_given_up_by_a_goroutine_that_has_had_another"),
+            (Mutant::IoLockHandOverRelaxed, "a_thread_that_passes_a_waiter_comes_after_the_holder"),
             (Mutant::IoLockCloserForgetsTheLine, "a_close_past_a_rest_leaves_the_line_as_it_is"),
-            (Mutant::IoLockHandedUnnoted, "an_io_lock_that_is_handed_to_one_who_is_left_behind_is_given_up"),
-            (Mutant::LateQueuedStays, "an_io_lock_is_given_up_by_one_who_comes_back_too_late"),
-            (Mutant::IoLockFreeAtRest, "a_close_comes_after_the_call_of_one_who_took_the_lock_past_a_waiter"),
+            (Mutant::IoLockHandedUnnoted, "an_io_lock_that_is_handed_to_a_left_goroutine_is_given_up"),
+            (Mutant::LateQueuedStays, "an_io_lock_is_given_up_by_a_holder_that_comes_back_too_late"),
+            (Mutant::IoLockFreeAtRest, "a_close_comes_after_the_call_of_a_holder_that_passed_a_waiter"),
         ],
     );
 }

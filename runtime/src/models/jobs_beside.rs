@@ -176,7 +176,7 @@ fn the_branch_of_a_forker_of_a_class_is_run_in_that_class() {
 /// A `Background` forker is parked in its own branch, and a `Low` goroutine is queued. Fails by the assertion of the order when
 /// the branch, which is `Background`, too, goes first; and by deadlock when the branch is not run at all.
 #[test]
-fn a_branch_in_the_background_waits_for_low_ones() {
+fn a_branch_in_the_background_waits_for_low_goroutines() {
     Model::new().check("background_forks", || {
         let runtime = at_rest::<1>();
         let forker = runtime.go(|| {
@@ -435,7 +435,7 @@ fn mutants() {
             (Mutant::WindowBlind, "a_forker_whose_p_is_taken_comes_to_its_own_record"),
             (Mutant::JobForgetsTheClass, OF_CLASS),
             (Mutant::JobsUnseenAtTheLastLook, OF_CLASS),
-            (Mutant::JobsOfTheLowerGoFirst, "a_branch_in_the_background_waits_for_low_ones"),
+            (Mutant::JobsOfTheLowerGoFirst, "a_branch_in_the_background_waits_for_low_goroutines"),
             (Mutant::VisitLeavesJobs, "a_visit_queues_the_job_of_a_forker_of_a_class"),
             (Mutant::LeftJobsUnnoted, "a_visit_queues_the_job_of_a_p_that_has_no_m"),
             (Mutant::LeftJobsComeLast, "a_visit_queues_the_job_of_a_p_that_has_no_m"),

@@ -20,7 +20,7 @@ fn thief(jobs: &Jobs, times: usize) -> JoinHandle<Vec<usize>> {
 /// Fails when both forker and thief have the record, or neither has it; by a causality violation when nothing orders the
 /// thief's accesses after the forker's, or the forker's after the thief's.
 #[test]
-fn a_record_has_one_taker_who_sees_what_it_holds() {
+fn a_record_has_one_taker_that_sees_what_it_holds() {
     Model::new().unbounded().check("slot_withdraw_vs_take", || {
         let jobs = Jobs::new(1);
         let thief = thief(&jobs, 1);
@@ -97,7 +97,7 @@ fn a_forker_whose_record_was_taken_knows_that_a_job_is_starting() {
 
 #[test]
 fn mutants() {
-    const ONE: &str = "a_record_has_one_taker_who_sees_what_it_holds";
+    const ONE: &str = "a_record_has_one_taker_that_sees_what_it_holds";
     const STARTING: &str = "a_forker_whose_record_was_taken_knows_that_a_job_is_starting";
     caught::assert_caught(
         module_path!(),

@@ -144,7 +144,7 @@ fn an_m_that_has_told_leaves_the_g_to_the_joiner() {
 /// A joiner is interrupted as its goroutine ends. Fails by a causality violation when the joiner leaves while the M looks at
 /// its record.
 #[test]
-fn a_joiner_that_is_interrupted_at_the_end_waits_for_who_reads_its_record() {
+fn an_interrupted_joiner_waits_for_the_m_that_reads_its_record() {
     Model::new().check("join_vs_interrupt", || {
         let runtime = runtime(1, 1);
         let (ctx, cancel) = Context::background().with_cancel();
@@ -194,7 +194,7 @@ pub(super) fn told_by_the_end(before: fn(&JoinHandle<()>)) {
 /// The end of the runtime tells a joiner; the joiner drops its handle, and then the goroutine ends after all. Fails by an
 /// assertion when the M gives the G back before the ender that has told the joiner is done with it.
 #[test]
-fn a_joiner_that_was_told_by_the_end_leaves_the_g_to_who_has_told() {
+fn a_joiner_that_was_told_by_the_end_leaves_the_g_to_the_ender() {
     Model::new().check("left_vs_end", || {
         told_by_the_end(|_| ());
     });
@@ -349,8 +349,8 @@ fn a_handle_dropped_as_the_end_drops_the_closure_finds_the_outcome_whole() {
 fn mutants() {
     let hears = "a_thread_hears_of_the_end";
     let drops = "a_handle_that_goes_at_the_end_leaves_the_g_alone";
-    let interrupted = "a_joiner_that_is_interrupted_at_the_end_waits_for_who_reads_its_record";
-    let left = "a_joiner_that_was_told_by_the_end_leaves_the_g_to_who_has_told";
+    let interrupted = "an_interrupted_joiner_waits_for_the_m_that_reads_its_record";
+    let left = "a_joiner_that_was_told_by_the_end_leaves_the_g_to_the_ender";
     caught::assert_caught(
         module_path!(),
         &[

@@ -192,7 +192,7 @@ fn a_bound_goroutine_that_comes_back_behind_others_is_run() {
             let comes_back = runtime.go(move || {
                 let own = Own::lock();
                 let other = crate::blocking(|| {
-                    while threads > 1 && !handle.somebody_polls() {
+                    while threads > 1 && !handle.is_poller_occupied() {
                         loom::thread::yield_now();
                     }
                     loom::explore();
@@ -262,7 +262,7 @@ fn the_end_of_a_runtime_meets_a_bound_goroutine_on_its_way() {
             there.park();
         });
         place.wait_on_thread();
-        while !Handle::of(&runtime).somebody_polls() {
+        while !Handle::of(&runtime).is_poller_occupied() {
             loom::thread::yield_now();
         }
         loom::explore();
@@ -308,7 +308,7 @@ fn bound_in_place(runtime: &Runtime, place: &Place, ran: &Flag) -> JoinHandle<()
         done();
     });
     place.wait_on_thread();
-    while !Handle::of(runtime).somebody_polls() {
+    while !Handle::of(runtime).is_poller_occupied() {
         loom::thread::yield_now();
     }
     bound
@@ -318,7 +318,7 @@ fn bound_in_place(runtime: &Runtime, place: &Place, ran: &Flag) -> JoinHandle<()
 /// idle beside a goroutine in the global queue, and the last one brings the bound goroutine the other P. Fails by deadlock when
 /// that last M then sleeps: no M runs the goroutine for which the bound one waits.
 #[test]
-fn at_the_limit_who_brings_a_bound_goroutine_sees_the_global_queue() {
+fn at_the_limit_an_m_that_brings_a_bound_goroutine_sees_the_global_queue() {
     Model::new().preemptions(1).check("bringer_at_limit", || {
         let runtime = runtime(2, 3);
         let (place, ran, alone) = (Place::default(), Flag::default(), Flag::default());
@@ -349,7 +349,7 @@ fn at_the_limit_who_brings_a_bound_goroutine_sees_the_global_queue() {
 /// The only M that could run another goroutine brings a bound one the P in whose ring that goroutine stands, while the other
 /// P is idle. Fails by deadlock when the M then sleeps: the bound goroutine waits for the other one.
 #[test]
-fn at_the_limit_who_brings_a_bound_goroutine_sees_the_ring() {
+fn at_the_limit_an_m_that_brings_a_bound_goroutine_sees_the_ring() {
     Model::new().preemptions(1).check("bringer_gives_ring", || {
         let runtime = runtime(2, 2);
         let (place, ran) = (Place::default(), Flag::default());
@@ -367,7 +367,7 @@ fn at_the_limit_who_brings_a_bound_goroutine_sees_the_ring() {
 /// bound goroutine the P, and stands by. Another goroutine has read the claim, and so has woken no M for the goroutine that it
 /// has spawned. Fails by deadlock when the M that stands by does not see the spawned goroutine in the ring.
 #[test]
-fn at_the_limit_who_stands_by_sees_what_was_left_to_a_claim() {
+fn at_the_limit_an_m_that_stands_by_sees_what_was_left_to_a_claim() {
     Model::new().preemptions(1).check("claim_undone_at_limit", || {
         let runtime = runtime(3, 3);
         let (place, ran) = (Place::default(), Flag::default());
@@ -539,9 +539,12 @@ fn mutants() {
             (Mutant::BoundBroughtAtTheEnd, on_its_way),
             (Mutant::StopForgetsTheBound, on_its_way),
             (Mutant::BoundNotRescued, "a_bound_goroutine_needs_no_other_thread"),
-            (Mutant::BringerSkipsGlobal, "at_the_limit_who_brings_a_bound_goroutine_sees_the_global_queue"),
-            (Mutant::StopmSkipsRings, "at_the_limit_who_brings_a_bound_goroutine_sees_the_ring"),
-            (Mutant::StopmNoFence, "at_the_limit_who_stands_by_sees_what_was_left_to_a_claim"),
+            (
+                Mutant::BringerSkipsGlobal,
+                "at_the_limit_an_m_that_brings_a_bound_goroutine_sees_the_global_queue",
+            ),
+            (Mutant::StopmSkipsRings, "at_the_limit_an_m_that_brings_a_bound_goroutine_sees_the_ring"),
+            (Mutant::StopmNoFence, "at_the_limit_an_m_that_stands_by_sees_what_was_left_to_a_claim"),
             (Mutant::IdleEndsBlindly, "an_m_that_was_just_taken_does_not_end"),
             (Mutant::EndKeepsItsP, "a_thread_that_ends_leaves_its_p"),
             (Mutant::EndLooksAtNoQueue, "an_m_that_was_just_taken_does_not_end"),

@@ -4,7 +4,7 @@
 use super::caught;
 use super::cover::{Handle, p_number};
 use super::procs::{First, one_on, one_p};
-use super::submit_vs_idle::yield_before_one_that_stays;
+use super::submit_vs_idle::yield_before_a_goroutine_that_stays;
 use crate::model::{Flag, Model, Mutant, at_rest, done, pass, refuse_threads, runtime, together};
 use crate::{blocking, yield_now};
 use std::sync::Arc;
@@ -35,13 +35,13 @@ fn mail_and_stay(to: impl Fn(u32) -> u32 + Send + 'static) {
 /// The mail is for the P whose M makes its last look. Fails by deadlock when that M does not count the mail, or is not woken
 /// for it.
 #[test]
-fn one_mailed_to_a_p_whose_m_gives_up_is_run() {
+fn a_goroutine_mailed_to_a_p_whose_m_gives_up_is_run() {
     Model::new().check("mail_vs_last_look", || mail_and_stay(|own| 1 - own));
 }
 
 /// The mail is for the P that is kept. Fails by a search without end when the other M sees the mail, and leaves it there.
 #[test]
-fn one_mailed_to_a_p_that_is_kept_is_run_by_another_m() {
+fn a_goroutine_mailed_to_a_p_that_is_kept_is_run_by_another_m() {
     Model::new().check("mail_vs_kept_p", || mail_and_stay(|own| own));
 }
 
@@ -149,7 +149,7 @@ fn mail_for_a_p_whose_thread_is_refused_is_run() {
 /// A goroutine whose hint names the P of an M that gives up becomes ready on the other P, whose goroutine keeps its P until the
 /// first has run. Fails by deadlock when that M does not count the mailbox, or is not woken for it.
 #[test]
-fn one_that_is_hinted_to_a_p_whose_m_gives_up_is_run() {
+fn a_goroutine_hinted_to_a_p_whose_m_gives_up_is_run() {
     Model::new().check("hint_vs_last_look", || {
         let runtime = runtime(2, 2);
         let handle = Handle::of(&runtime);
@@ -176,11 +176,11 @@ fn one_that_is_hinted_to_a_p_whose_m_gives_up_is_run() {
 /// on. Fails by deadlock when the other M, which has looked at the mailboxes before the yield and at the ring after it, is not
 /// woken.
 #[test]
-fn one_that_yields_to_its_hint_is_run_there() {
+fn a_goroutine_that_yields_to_its_hint_is_run_there() {
     Model::new().check("hint_gosched", || {
         let runtime = runtime(2, 2);
         let handle = Handle::of(&runtime);
-        yield_before_one_that_stays(&runtime, move |stays| {
+        yield_before_a_goroutine_that_stays(&runtime, move |stays| {
             handle.hint_own(1 - p_number());
             // No M is woken: as if the other M had been woken for this goroutine, and had looked a moment too early.
             handle.queue_in_silence([handle.make(stays)]);
@@ -191,7 +191,7 @@ fn one_that_yields_to_its_hint_is_run_there() {
 /// The end of the runtime finds a goroutine that has not begun, whose hint names a P. Fails when the goroutine stays in a
 /// mailbox: then its closure is not dropped.
 #[test]
-fn one_that_is_hinted_is_told_of_the_end() {
+fn a_hinted_goroutine_is_told_of_the_end() {
     Model::new().preemptions(1).check("hint_vs_end", || {
         let runtime = runtime(1, 1);
         let handle = Handle::of(&runtime);
@@ -222,21 +222,21 @@ fn one_that_is_hinted_is_told_of_the_end() {
 
 #[test]
 fn mutants() {
-    const GIVES_UP: &str = "one_mailed_to_a_p_whose_m_gives_up_is_run";
+    const GIVES_UP: &str = "a_goroutine_mailed_to_a_p_whose_m_gives_up_is_run";
     caught::assert_caught(
         module_path!(),
         &[
             (Mutant::SentWakesNobody, GIVES_UP),
             (Mutant::MailUncounted, GIVES_UP),
-            (Mutant::MailNeverStolen, "one_mailed_to_a_p_that_is_kept_is_run_by_another_m"),
+            (Mutant::MailNeverStolen, "a_goroutine_mailed_to_a_p_that_is_kept_is_run_by_another_m"),
             (Mutant::MailNeverStolen, "what_an_owner_and_a_thief_find_in_a_mailbox_is_run_by_both"),
             (Mutant::MailStaysAtTheLimit, "mail_for_a_p_that_has_no_m_is_run"),
             (Mutant::MailStaysWithoutAThread, "mail_for_a_p_whose_thread_is_refused_is_run"),
             (Mutant::ShrinkKeepsTheMail, "mail_for_a_p_that_retires_is_run"),
-            (Mutant::InjectWakesNobody, "one_that_is_hinted_to_a_p_whose_m_gives_up_is_run"),
-            (Mutant::MailUncounted, "one_that_is_hinted_to_a_p_whose_m_gives_up_is_run"),
-            (Mutant::ClassYieldsInSilence, "one_that_yields_to_its_hint_is_run_there"),
-            (Mutant::HintsOutliveTheirPs, "one_that_is_hinted_is_told_of_the_end"),
+            (Mutant::InjectWakesNobody, "a_goroutine_hinted_to_a_p_whose_m_gives_up_is_run"),
+            (Mutant::MailUncounted, "a_goroutine_hinted_to_a_p_whose_m_gives_up_is_run"),
+            (Mutant::ClassYieldsInSilence, "a_goroutine_that_yields_to_its_hint_is_run_there"),
+            (Mutant::HintsOutliveTheirPs, "a_hinted_goroutine_is_told_of_the_end"),
         ],
     );
 }

@@ -34,7 +34,7 @@ fn two_threads_count() {
 /// A waiter that was notified finds the lock taken, goes back to its place, and is notified again, or handed the lock.
 /// Fails by deadlock.
 #[test]
-fn one_who_lost_to_a_barger_is_called_again() {
+fn a_waiter_that_lost_to_a_barger_is_notified_again() {
     Model::new().check("mutex_three", || {
         let lock = Arc::new(Mutex::new(0));
         let others = [(); 2].map(|()| {
@@ -51,7 +51,7 @@ fn one_who_lost_to_a_barger_is_called_again() {
 /// A thread waits, and the holder takes the lock again and again. Fails by deadlock, or by the assertion, when a waiter that
 /// lost is not handed the lock: with a model's clock every waiter is starved at once.
 #[test]
-fn one_who_is_starved_is_handed_the_lock() {
+fn a_starved_waiter_is_handed_the_lock() {
     Model::new().preemptions(4).check("mutex_starved", || {
         let lock = Arc::new(Mutex::new(0));
         let theirs = Arc::clone(&lock);
@@ -66,7 +66,7 @@ fn one_who_is_starved_is_handed_the_lock() {
     });
 }
 
-/// As `one_who_is_starved_is_handed_the_lock`, with a goroutine that is certain to wait in the queue. Fails by the
+/// As `a_starved_waiter_is_handed_the_lock`, with a goroutine that is certain to wait in the queue. Fails by the
 /// assertion when the lock is let go instead of handed over.
 #[test]
 fn a_fair_unlock_hands_the_lock_over() {
@@ -94,7 +94,7 @@ fn a_fair_unlock_hands_the_lock_over() {
 /// A goroutine's time limit ends its wait while the lock is let go, and a thread waits, too. Fails by deadlock when the
 /// thread's notification is lost with the waiter that gives up.
 #[test]
-fn one_who_times_out_takes_no_call_with_it() {
+fn a_waiter_that_times_out_loses_no_notification() {
     Model::new().check("mutex_limit", || {
         let runtime = at_rest::<1>();
         let lock = Arc::new(Mutex::new(0));
@@ -114,7 +114,7 @@ fn one_who_times_out_takes_no_call_with_it() {
 /// A goroutine is unwound while it waits, or just as it is notified. Fails by deadlock when no waiter is notified in its
 /// place, by the count when the goroutine has the lock and is unwound all the same.
 #[test]
-fn one_who_is_interrupted_takes_no_call_with_it() {
+fn an_interrupted_waiter_loses_no_notification() {
     Model::new().preemptions_by_default(1).check("mutex_interrupt", || {
         let runtime = at_rest::<1>();
         loom::stop_exploring();
@@ -187,7 +187,7 @@ fn a_left_goroutine_that_was_called_holds_nobody_back() {
 /// ends before the first one has a P again. A task stands behind it in the queue. Fails by deadlock when the goroutine has kept
 /// WOKEN, the mark of a waiter that is about to try.
 #[test]
-fn one_who_lost_and_is_left_on_its_way_back_holds_nobody_back() {
+fn a_waiter_that_lost_and_is_left_on_its_way_back_holds_nobody_back() {
     Model::new().with_retaker().preemptions(2).check("mutex_left_in_vain", || {
         let runtime = runtime(1, 2);
         let lock = Arc::new(Mutex::new(0));
@@ -334,7 +334,7 @@ fn a_fair_unlock_shows_what_was_done() {
 /// The only waiter lost twice, so that the lock is to be handed to it, and gives up. Fails by a causality violation when the
 /// thread that takes the lock after that hand-over without a waiter does not see what the holder did.
 #[test]
-fn a_hand_over_to_nobody_shows_what_was_done() {
+fn a_hand_over_without_a_waiter_shows_what_was_done() {
     Model::new().check("mutex_handed_to_nobody", || {
         let lock = Arc::new(Mutex::new(0));
         let guard = lock.lock();
@@ -383,18 +383,18 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::MutexLockRelaxed, "two_threads_count"),
-            (Mutant::MutexLockRelaxed, "one_who_times_out_takes_no_call_with_it"),
-            (Mutant::MutexLockRelaxed, "one_who_is_interrupted_takes_no_call_with_it"),
+            (Mutant::MutexLockRelaxed, "a_waiter_that_times_out_loses_no_notification"),
+            (Mutant::MutexLockRelaxed, "an_interrupted_waiter_loses_no_notification"),
             (Mutant::MutexLockRelaxed, "a_left_goroutine_that_was_called_holds_nobody_back"),
             (Mutant::MutexUnlockRelaxed, "two_threads_count"),
             (Mutant::MutexFairRelaxed, "a_fair_unlock_shows_what_was_done"),
-            (Mutant::MutexHandsRelaxed, "a_hand_over_to_nobody_shows_what_was_done"),
+            (Mutant::MutexHandsRelaxed, "a_hand_over_without_a_waiter_shows_what_was_done"),
             (Mutant::MutexCallsTwo, "of_two_unlocks_one_calls"),
-            (Mutant::MutexWokenStays, "one_who_lost_to_a_barger_is_called_again"),
+            (Mutant::MutexWokenStays, "a_waiter_that_lost_to_a_barger_is_notified_again"),
             (Mutant::MutexNoHandOver, "a_fair_unlock_hands_the_lock_over"),
             (Mutant::MutexDropsTheCall, "a_future_that_is_dropped_takes_no_call_with_it"),
             (Mutant::MutexWokenStays, "a_task_that_lost_to_a_barger_is_called_again"),
-            (Mutant::MutexWokenParks, "one_who_lost_and_is_left_on_its_way_back_holds_nobody_back"),
+            (Mutant::MutexWokenParks, "a_waiter_that_lost_and_is_left_on_its_way_back_holds_nobody_back"),
             (
                 Mutant::MutexSettlesWithoutTheLock,
                 "a_future_that_is_dropped_beside_a_hand_over_holds_nobody_back",

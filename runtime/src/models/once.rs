@@ -23,7 +23,7 @@ fn all_see_the_one_value() {
 
 /// Fails as `all_see_the_one_value` does.
 #[test]
-fn who_waits_for_a_value_gets_it() {
+fn a_waiter_for_a_value_gets_it() {
     Model::new().preemptions(4).check("once_wait", || {
         let cell = Arc::new(OnceLock::new());
         let theirs = Arc::clone(&cell);
@@ -56,7 +56,7 @@ fn mutants() {
         &[
             (Mutant::OnceDoneRelaxed, "all_see_the_one_value"),
             (Mutant::OnceLookRelaxed, "all_see_the_one_value"),
-            (Mutant::OnceNoRecheck, "who_waits_for_a_value_gets_it"),
+            (Mutant::OnceNoRecheck, "a_waiter_for_a_value_gets_it"),
             (Mutant::OncePollNoRecheck, "a_task_that_waits_for_a_value_gets_it"),
         ],
     );

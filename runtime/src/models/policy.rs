@@ -4,7 +4,7 @@
 
 use super::caught;
 use super::cover::{Handle, Made};
-use super::submit_vs_idle::{submit_beside_one_that_gives_up, yield_before_one_that_stays};
+use super::submit_vs_idle::{submit_beside_an_m_that_gives_up, yield_before_a_goroutine_that_stays};
 use super::visits::have_no_m_poll;
 use crate::context::{Context, ContextError};
 use crate::model::{Flag, LONG, Model, Mutant, Parts, done, fall_asleep, pass, together};
@@ -28,7 +28,7 @@ fn runtime_under(procs: usize, policy: impl Into<Policy>) -> Runtime {
 fn a_goroutine_in_the_only_queue_is_run_while_the_last_spinner_gives_up() {
     Model::new().check("only_queue_vs_last_spinner", || {
         let runtime = runtime_under(2, Policy::GlobalFifo);
-        submit_beside_one_that_gives_up(&runtime, 2);
+        submit_beside_an_m_that_gives_up(&runtime, 2);
     });
 }
 
@@ -38,14 +38,14 @@ fn a_goroutine_in_the_only_queue_is_run_while_the_last_spinner_gives_up() {
 fn a_goroutine_that_yields_into_the_only_queue_is_run_elsewhere() {
     Model::new().check("only_queue_gosched", || {
         let runtime = runtime_under(2, Policy::Random(1));
-        yield_before_one_that_stays(&runtime, |stays| drop(go(stays)));
+        yield_before_a_goroutine_that_stays(&runtime, |stays| drop(go(stays)));
     });
 }
 
 /// A goroutine yields, and is alone in the only queue; a sleeper goes before it, and keeps the M until that goroutine has run.
 /// No M polls, and the other one sleeps on its note. Fails by deadlock when the M looks for others in its ring alone.
 #[test]
-fn one_in_the_only_queue_before_which_a_sleeper_goes_is_run_by_another_m() {
+fn a_goroutine_in_the_only_queue_before_which_a_sleeper_goes_is_run_by_another_m() {
     Model::new().preemptions(1).check("only_queue_sleeper_first", || {
         let runtime = runtime_under(2, Policy::GlobalFifo);
         fall_asleep::<2>(&runtime);
@@ -118,7 +118,7 @@ fn a_thief_of_one_wakes_an_m_for_the_others() {
 /// A goroutine fills the ring of its P, and one more goroutine goes to the global queue alone, while the other M gives up.
 /// Fails by deadlock when that goroutine is forgotten, and by a search without end when no M learns that it stands there.
 #[test]
-fn one_that_a_full_ring_puts_out_is_run() {
+fn a_goroutine_that_a_full_ring_puts_out_is_run() {
     Model::new().preemptions(1).check("put_one", || {
         let runtime = runtime_under(2, WorkStealing::new().overflow(Overflow::PutOne));
         let handle = Handle::of(&runtime);
@@ -182,11 +182,11 @@ fn mutants() {
             (Mutant::IdleSkipsGlobal, ONLY),
             (
                 Mutant::OnlyQueueUnseen,
-                "one_in_the_only_queue_before_which_a_sleeper_goes_is_run_by_another_m",
+                "a_goroutine_in_the_only_queue_before_which_a_sleeper_goes_is_run_by_another_m",
             ),
             (Mutant::InterruptedIsQueued, "a_goroutine_that_parks_interrupted_looks_before_the_others_run"),
             (Mutant::SpinnerWakesNobody, "a_thief_of_one_wakes_an_m_for_the_others"),
-            (Mutant::SubmitNoWake, "one_that_a_full_ring_puts_out_is_run"),
+            (Mutant::SubmitNoWake, "a_goroutine_that_a_full_ring_puts_out_is_run"),
             (Mutant::SpinnerWakesNobody, "an_m_that_takes_the_whole_queue_wakes_the_next"),
         ],
     );

@@ -44,7 +44,7 @@ fn a_timer_is_seen_by_the_m_that_goes_into_the_poller() {
 /// As `a_timer_is_seen_by_the_m_that_goes_into_the_poller`, with no other goroutine to run: whichever of the two Ms
 /// waits in the poller, its wait ends with the timer.
 #[test]
-fn a_timer_ends_the_wait_of_whoever_polls() {
+fn a_timer_ends_the_wait_of_the_m_that_polls() {
     Model::new().preemptions(1).check("timer_vs_two_pollers", || {
         let runtime = runtime(2, 2);
         let [sleeper, _goes_idle] = together(
@@ -64,7 +64,7 @@ fn a_timer_ends_the_wait_of_whoever_polls() {
 /// The only M at work has come back from the poller, the other M sleeps on its note, and a goroutine begins to sleep beside
 /// one that keeps the M until the sleeper runs again. Fails by deadlock when no M is sent to the poller.
 #[test]
-fn a_goroutine_that_sleeps_beside_others_sends_somebody_to_the_poller() {
+fn a_goroutine_that_sleeps_beside_others_sends_an_m_to_the_poller() {
     Model::new().preemptions(1).check("sleep_beside_others", || {
         let runtime = runtime(2, 2);
         fall_asleep::<2>(&runtime);
@@ -232,7 +232,7 @@ fn a_busy_m_serves_the_timers_of_idle_ps() {
 /// The only busy M keeps to one goroutine, and the monitor looks once. Fails by deadlock when the monitor sends no M for a
 /// timer in the heap of an idle P.
 #[test]
-fn the_monitor_sends_an_m_to_the_poller_that_nobody_looks_at() {
+fn the_monitor_sends_an_m_to_an_unattended_poller() {
     Model::new().preemptions(1).check("monitor_sends", || {
         let runtime = runtime(2, 2);
         let handle = Handle::of(&runtime);
@@ -277,7 +277,7 @@ fn two_that_an_m_finds_due_run_at_once() {
 /// The only M at work has come back from the poller, the other sleeps on its note, and a goroutine sets a callback and keeps
 /// the M until the callback has run. Fails by deadlock when no M is sent to the poller.
 #[test]
-fn a_callback_that_is_set_beside_others_sends_somebody_to_the_poller() {
+fn a_callback_that_is_set_beside_others_sends_an_m_to_the_poller() {
     Model::new().preemptions(1).check("call_beside_others", || {
         let runtime = runtime(2, 2);
         fall_asleep::<2>(&runtime);
@@ -298,11 +298,11 @@ fn a_callback_that_is_set_beside_others_sends_somebody_to_the_poller() {
 #[test]
 fn mutants() {
     const SEEN: &str = "a_timer_is_seen_by_the_m_that_goes_into_the_poller";
-    const ANYBODY: &str = "a_timer_ends_the_wait_of_whoever_polls";
+    const ANYBODY: &str = "a_timer_ends_the_wait_of_the_m_that_polls";
     caught::assert_caught(
         module_path!(),
         &[
-            (Mutant::CallSendsNobody, "a_callback_that_is_set_beside_others_sends_somebody_to_the_poller"),
+            (Mutant::CallSendsNobody, "a_callback_that_is_set_beside_others_sends_an_m_to_the_poller"),
             (Mutant::TimerNoBreak, ANYBODY),
             (Mutant::TimerNoFence, ANYBODY),
             (Mutant::IdleNoFence, SEEN),
@@ -310,9 +310,9 @@ fn mutants() {
             (Mutant::PollerSaysNothing, ANYBODY),
             (Mutant::PollerSaysNothing, "an_earlier_timer_breaks_the_wait"),
             (Mutant::PollerRunsNoTimers, ANYBODY),
-            (Mutant::ArmSendsNobody, "a_goroutine_that_sleeps_beside_others_sends_somebody_to_the_poller"),
+            (Mutant::ArmSendsNobody, "a_goroutine_that_sleeps_beside_others_sends_an_m_to_the_poller"),
             (Mutant::VisitLeavesTimers, "a_busy_m_serves_the_timers_of_idle_ps"),
-            (Mutant::MonitorSendsNobody, "the_monitor_sends_an_m_to_the_poller_that_nobody_looks_at"),
+            (Mutant::MonitorSendsNobody, "the_monitor_sends_an_m_to_an_unattended_poller"),
             (Mutant::SwallowedBreakKept, "a_swallowed_break_is_passed_on"),
             (Mutant::AssignmentOnlyByBreak, "an_assignment_and_an_event_at_once_both_arrive"),
             (Mutant::PollResultsDropped, "what_the_poller_found_is_kept_when_no_p_is_idle"),

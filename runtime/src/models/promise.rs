@@ -207,7 +207,7 @@ fn parked<T: Send + 'static>(rt: &Runtime, f: impl FnOnce() -> T + Send + 'stati
 
 /// A receiver was woken by the end of a promise, or to look for the message, and its runtime ends before the receiver
 /// runs. Fails by deadlock when the message goes to that receiver.
-fn a_message_goes_past_one_who_is_left(
+fn a_message_goes_past_a_left_receiver(
     name: &str,
     receive: fn(&Receiver<u32>),
     send: fn(SelectedOperation<'_>, &Sender<u32>, &dyn Fn()),
@@ -244,8 +244,8 @@ fn a_message_goes_past_one_who_is_left(
 }
 
 #[test]
-fn a_message_goes_past_one_who_was_left_in_its_place() {
-    a_message_goes_past_one_who_is_left(
+fn a_message_goes_past_a_receiver_that_was_left_in_its_place() {
+    a_message_goes_past_a_left_receiver(
         "promise_returned_left",
         |r| {
             let _nothing = r.recv();
@@ -260,7 +260,7 @@ fn a_message_goes_past_one_who_was_left_in_its_place() {
 
 #[test]
 fn a_message_goes_past_a_select_that_was_left_on_its_way_to_look() {
-    a_message_goes_past_one_who_is_left(
+    a_message_goes_past_a_left_receiver(
         "promise_coming_left",
         |r| select! { recv(r) -> _ => {}, recv(chan::never::<()>()) -> _ => {} },
         |promised, s, await_the_end| {
@@ -273,7 +273,7 @@ fn a_message_goes_past_a_select_that_was_left_on_its_way_to_look() {
 /// A goroutine is about to park, and has not seen the end of its runtime, and no thread waits for that end. Fails by deadlock
 /// when a later message is handed to that goroutine, and lost with it.
 #[test]
-fn a_message_goes_past_one_that_parks_too_late() {
+fn a_message_goes_past_a_receiver_that_parks_late() {
     Model::new().preemptions(1).check("promise_too_late", || {
         let rt = runtime(1, 1);
         let (handle, begins) = (Handle::of(&rt), Flag::default());
@@ -298,10 +298,10 @@ fn a_message_goes_past_one_that_parks_too_late() {
     });
 }
 
-/// As `a_message_goes_past_one_that_parks_too_late`, with a message that was promised to the goroutine after its runtime had
+/// As `a_message_goes_past_a_receiver_that_parks_late`, with a message that was promised to the goroutine after its runtime had
 /// ended.
 #[test]
-fn a_promised_message_goes_past_one_that_parks_too_late() {
+fn a_promised_message_goes_past_a_receiver_that_parks_late() {
     Model::new().preemptions(1).check("promise_partner_too_late", || {
         let (rt, begins) = (runtime(1, 1), Flag::default());
         let (s, r) = chan::bounded(0);
@@ -433,7 +433,7 @@ fn a_send_does_not_pass_a_promise() {
 /// Two places are promised, and a sender waits. Fails when the sender's message comes into the second place while the
 /// first promise is kept.
 #[test]
-fn a_place_that_is_reserved_is_nobody_elses() {
+fn a_reserved_slot_takes_no_other_message() {
     Model::new().preemptions(1).check("promise_two_places", || {
         let rt = at_rest::<1>();
         loom::stop_exploring();
@@ -452,7 +452,7 @@ fn a_place_that_is_reserved_is_nobody_elses() {
 
 /// Fails by deadlock when the watcher is not told of the message that was promised.
 #[test]
-fn who_watches_hears_of_a_promise_that_is_kept() {
+fn a_watcher_hears_of_a_promise_that_is_kept() {
     Model::new().preemptions(1).check("promise_watched", || {
         let rt = at_rest::<1>();
         loom::stop_exploring();
@@ -534,21 +534,21 @@ fn mutants() {
             (Mutant::StandingHooksForgotten, "the_end_of_the_senders_runtime_meets_a_close"),
             (Mutant::PromiseKeptWithoutClaim, cancels),
             (Mutant::PromiseNotSentOn, cancels),
-            (Mutant::LateParksOpen, "a_message_goes_past_one_that_parks_too_late"),
+            (Mutant::LateParksOpen, "a_message_goes_past_a_receiver_that_parks_late"),
             (Mutant::PromiseAskedForNobody, "a_receiver_whose_context_is_done_lets_its_sender_go"),
             (Mutant::PromiseLetGoSilently, "a_receiver_whose_context_is_done_lets_its_sender_go"),
             (Mutant::PromiseLeavesItsPartner, "a_context_that_ends_a_select_meets_its_message"),
             (Mutant::PromiseLeavesItsPartner, "of_two_receivers_the_one_that_stays_has_the_message"),
-            (Mutant::ReturnedServedWhenLeft, "a_message_goes_past_one_who_was_left_in_its_place"),
+            (Mutant::ReturnedServedWhenLeft, "a_message_goes_past_a_receiver_that_was_left_in_its_place"),
             (Mutant::PromiseKeptToTheLeft, "a_message_goes_past_a_select_that_was_left_on_its_way_to_look"),
-            (Mutant::PromiseKeptToTheLate, "a_promised_message_goes_past_one_that_parks_too_late"),
+            (Mutant::PromiseKeptToTheLate, "a_promised_message_goes_past_a_receiver_that_parks_late"),
             (Mutant::ChanSendOvertakes, "a_send_does_not_overtake_a_select_that_waits"),
             (Mutant::PromiseToOneAwake, "a_receiver_that_comes_back_is_promised_nothing"),
             (Mutant::ReturnedNotHeld, "a_receiver_that_waits_for_a_promise_is_not_served_in_its_place"),
             (Mutant::PromiseHoldsOn, "a_receiver_that_kept_its_place_is_served_there"),
             (Mutant::ChanSendPassesAPromise, "a_send_does_not_pass_a_promise"),
-            (Mutant::ChanFillsReservedPlaces, "a_place_that_is_reserved_is_nobody_elses"),
-            (Mutant::ChanLateMessageTellsNobody, "who_watches_hears_of_a_promise_that_is_kept"),
+            (Mutant::ChanFillsReservedPlaces, "a_reserved_slot_takes_no_other_message"),
+            (Mutant::ChanLateMessageTellsNobody, "a_watcher_hears_of_a_promise_that_is_kept"),
             (Mutant::ChanFilledForNobody, "a_message_meets_the_end_of_the_last_receiver"),
             (Mutant::LastReceiverMarksLate, "a_message_meets_the_end_of_the_last_receiver"),
             (Mutant::ChanFilledEndsNobody, "receivers_hear_of_the_end_when_the_last_promise_is_kept"),

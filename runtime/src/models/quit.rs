@@ -8,7 +8,7 @@ use std::sync::Arc;
 /// The oldest runtime ends while the signal comes, and another one takes its place. Fails by a causality violation when the
 /// handler wakes a monitor that is gone, or is not whole, by an assertion when the other monitor is not woken.
 #[test]
-fn a_question_reaches_who_stays_there() {
+fn a_question_reaches_the_monitor_that_stays() {
     Model::new().unbounded().check("quit_vs_end", || {
         let quit = Arc::new(Quit::new());
         quit.set(0);
@@ -48,7 +48,7 @@ fn each_question_has_one_answer() {
 
 #[test]
 fn mutants() {
-    let model = "a_question_reaches_who_stays_there";
+    let model = "a_question_reaches_the_monitor_that_stays";
     caught::assert_caught(
         module_path!(),
         &[

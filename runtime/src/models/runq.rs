@@ -190,7 +190,7 @@ fn several_become_the_next_beside_a_thief() {
 
 /// Fails when the thief leaves without the only G that there is.
 #[test]
-fn runnext_is_stolen_from_an_owner_who_does_not_come() {
+fn runnext_is_stolen_from_an_owner_that_does_not_come() {
     Model::new().unbounded().check("runq_runnext_stolen", || {
         let [own, thiefs] = queues(1);
         assert!(own.push_next(0).is_empty());
@@ -408,7 +408,7 @@ fn mutants() {
             (Mutant::RunnextTakenByStore, next),
             (Mutant::RunnextPopRelaxed, kicked),
             (Mutant::RunnextStealRelaxed, next),
-            (Mutant::RunnextNeverStolen, "runnext_is_stolen_from_an_owner_who_does_not_come"),
+            (Mutant::RunnextNeverStolen, "runnext_is_stolen_from_an_owner_that_does_not_come"),
             (Mutant::EmptyIgnoresRunnext, kicked),
             (Mutant::EmptyTailReadFirst, kicked),
             (Mutant::EmptyTailReadFirst, batch),

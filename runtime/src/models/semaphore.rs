@@ -23,7 +23,7 @@ unsafe impl Sync for Shared {}
 
 /// Fails by deadlock when a release is lost, by a causality violation when two threads have the permit.
 #[test]
-fn one_permit_goes_from_one_to_the_next() {
+fn one_permit_goes_from_one_thread_to_the_next() {
     Model::new().check("semaphore", || {
         let shared = Arc::new(Shared { permits: Semaphore::new(1), count: UnsafeCell::new(0) });
         let counts = |shared: &Shared| {
@@ -43,7 +43,7 @@ fn one_permit_goes_from_one_to_the_next() {
 
 /// A large request at the head is unwound; the small one behind fits. Fails by deadlock when the small one is not granted.
 #[test]
-fn a_head_that_is_interrupted_lets_those_behind_it_go() {
+fn a_head_that_is_interrupted_lets_requests_behind_it_go() {
     Model::new().check("semaphore_interrupt", || {
         let runtime = at_rest::<1>();
         let permits = Arc::new(Semaphore::new(2));
@@ -179,7 +179,7 @@ fn a_future_that_is_dropped_beside_a_release_loses_no_permit() {
 
 /// A large request at the head is dropped; the small one behind fits. Fails by deadlock when the small one is not granted.
 #[test]
-fn a_head_that_is_dropped_lets_those_behind_it_go() {
+fn a_head_that_is_dropped_lets_requests_behind_it_go() {
     Model::new().check("semaphore_task_head", || {
         let permits = Arc::new(Semaphore::new(2));
         permits.acquire(1);
@@ -198,7 +198,7 @@ fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
-            (Mutant::SemaphoreGrantsNobody, "one_permit_goes_from_one_to_the_next"),
+            (Mutant::SemaphoreGrantsNobody, "one_permit_goes_from_one_thread_to_the_next"),
             (Mutant::SemaphoreGrantsNobody, "a_task_gets_the_permit_that_is_released"),
             (Mutant::SemaphoreKeepsTheGrant, "a_context_that_ends_beside_a_release_loses_no_permit"),
             (
@@ -206,9 +206,9 @@ fn mutants() {
                 "a_request_that_was_refused_and_is_left_gives_nothing_back",
             ),
             (Mutant::ReadyWithoutAcquire, "an_interrupt_against_a_release_loses_no_permit"),
-            (Mutant::SemaphoreLeavesQuietly, "a_head_that_is_interrupted_lets_those_behind_it_go"),
+            (Mutant::SemaphoreLeavesQuietly, "a_head_that_is_interrupted_lets_requests_behind_it_go"),
             (Mutant::SemaphoreDropsTheGrant, "a_future_that_is_dropped_beside_a_release_loses_no_permit"),
-            (Mutant::SemaphoreDropsQuietly, "a_head_that_is_dropped_lets_those_behind_it_go"),
+            (Mutant::SemaphoreDropsQuietly, "a_head_that_is_dropped_lets_requests_behind_it_go"),
         ],
     );
 }

@@ -61,7 +61,7 @@ fn ends_clean(runtime: Runtime) {
 /// A goroutine parks before, while, or after the end begins. Fails by deadlock when a park is missed between the flag and
 /// the sweeps.
 #[test]
-fn who_parks_while_the_end_begins_is_unwound() {
+fn a_goroutine_that_parks_while_the_end_begins_is_unwound() {
     Model::new().preemptions(2).check("shutdown_vs_park", || {
         let runtime = at_rest::<1>();
         let (drops, probe) = Drops::new();
@@ -78,7 +78,7 @@ fn who_parks_while_the_end_begins_is_unwound() {
 /// A thread wakes the goroutine as the end begins. Fails by deadlock when both the notification and the interrupt are lost, or
 /// by a second drop.
 #[test]
-fn who_is_woken_while_the_end_begins_ends_once() {
+fn a_goroutine_that_is_woken_while_the_end_begins_ends_once() {
     Model::new().preemptions(2).check("shutdown_vs_ready", || {
         let runtime = runtime(1, 1);
         let (drops, probe) = Drops::new();
@@ -110,7 +110,7 @@ fn who_is_woken_while_the_end_begins_ends_once() {
 /// The end begins while a goroutine's commit hook runs, and another M is there to run that goroutine. Fails when the
 /// goroutine is unwound before the hook is over.
 #[test]
-fn who_is_called_in_has_its_hook_behind_it() {
+fn a_goroutine_is_unwound_after_its_commit_hook() {
     Model::new().preemptions(1).check("shutdown_vs_hook", || {
         let runtime = at_rest::<2>();
         loom::stop_exploring();
@@ -144,7 +144,7 @@ fn who_is_called_in_has_its_hook_behind_it() {
 /// violation when the ender interrupts the goroutine before its hook is over, because the ender read too early, or too little,
 /// which goroutine the M has at hand.
 #[test]
-fn who_parks_as_the_end_looks_has_its_hook_behind_it() {
+fn a_goroutine_that_parks_as_the_end_looks_has_run_its_hook() {
     Model::new().preemptions(2).weighing_single_writers().check("shutdown_vs_late_hook", || {
         let runtime = runtime(1, 1);
         let handle = Handle::of(&runtime);
@@ -181,7 +181,7 @@ impl Drop for Looks {
 
 /// One goroutine wakes another as the end begins. Fails by deadlock, or by a value that is not dropped.
 #[test]
-fn two_who_wake_each_other_are_unwound() {
+fn two_goroutines_that_wake_each_other_are_unwound() {
     Model::new().preemptions(1).check("shutdown_vs_two", || {
         let runtime = runtime(1, 1);
         let ((first, one), (second, two)) = (Drops::new(), Drops::new());
@@ -329,13 +329,13 @@ fn starts_one_more(name: &str, start: impl Fn(ParksWhenDropped) + Copy + Send + 
 
 /// The parent ends before the ender has looked at it.
 #[test]
-fn one_started_by_a_goroutine_that_ends_is_waited_for() {
+fn a_child_of_a_goroutine_that_ends_is_waited_for() {
     starts_one_more("shutdown_vs_last_go", |parks| drop(crate::go(move || drop(parks))));
 }
 
 /// The parent waits for its child when the ender looks at the parent.
 #[test]
-fn one_started_by_a_goroutine_that_waits_for_it_is_waited_for() {
+fn a_child_of_a_goroutine_that_waits_for_it_is_waited_for() {
     starts_one_more("shutdown_vs_last_scope", |parks| {
         scope(|s| drop(s.go(move || drop(parks))));
     });
@@ -436,7 +436,7 @@ fn a_dump_holds_a_g_that_is_dropped_unrun() {
 /// A message is sent when a runtime has left its receivers. Fails by deadlock when the message is handed to one of
 /// them.
 #[test]
-fn what_is_sent_after_the_end_goes_to_nobody_who_was_left() {
+fn a_message_after_the_end_goes_to_no_left_receiver() {
     Model::new().preemptions(1).check("left_receiver", || {
         let runtime = runtime(1, 1);
         let (tx, rx) = chan::bounded(1);
@@ -455,10 +455,10 @@ fn what_is_sent_after_the_end_goes_to_nobody_who_was_left() {
     });
 }
 
-/// As `what_is_sent_after_the_end_goes_to_nobody_who_was_left`, with a receiver that was nudged, and is queued in the
+/// As `a_message_after_the_end_goes_to_no_left_receiver`, with a receiver that was nudged, and is queued in the
 /// middle of its wait.
 #[test]
-fn what_is_sent_after_the_end_goes_to_nobody_who_was_queued() {
+fn a_message_after_the_end_goes_to_no_queued_receiver() {
     Model::new().preemptions(1).check("left_in_the_queue", || {
         let runtime = runtime(1, 1);
         let (tx, rx) = chan::bounded(1);
@@ -490,7 +490,7 @@ fn what_is_sent_after_the_end_goes_to_nobody_who_was_queued() {
     });
 }
 
-/// As `what_is_sent_after_the_end_goes_to_nobody_who_was_left`, with a receiver that a canceller nudges before, while, or
+/// As `a_message_after_the_end_goes_to_no_left_receiver`, with a receiver that a canceller nudges before, while, or
 /// after the runtime leaves it.
 #[test]
 fn what_is_sent_after_the_end_goes_to_nobody_who_was_nudged() {
@@ -629,26 +629,26 @@ fn is_dropped_by_the_end(name: &str, queue: fn(&Handle, Made)) {
 }
 
 #[test]
-fn one_of_a_class_is_dropped_by_the_end() {
+fn a_goroutine_of_a_class_is_dropped_by_the_end() {
     let queue = |handle: &Handle, made| handle.queue_of_class_in_silence(Priority::Low, [made]);
     is_dropped_by_the_end("class_queue_vs_end", queue);
 }
 
 #[test]
-fn one_in_a_batch_is_dropped_by_the_end() {
+fn a_goroutine_in_a_batch_is_dropped_by_the_end() {
     let queue = |handle: &Handle, made| handle.fill_batch_in_silence(Priority::Low, [made]);
     is_dropped_by_the_end("batch_vs_end", queue);
 }
 
 #[test]
-fn one_in_a_mailbox_is_dropped_by_the_end() {
+fn a_goroutine_in_a_mailbox_is_dropped_by_the_end() {
     is_dropped_by_the_end("mail_vs_end", |handle, made| drop(handle.mail(0, made)));
 }
 
 /// A goroutine parks with a limit as its runtime is left, and another stands in its P's queue. Fails by the check of the lock
 /// order when the other is set aside under the lock of the mutex's queue.
 #[test]
-fn who_parks_with_a_limit_sets_nobody_aside() {
+fn a_park_with_a_limit_sets_no_goroutine_aside() {
     Model::new().preemptions(2).check("left_beside_a_limit", || {
         let runtime = runtime(1, 1);
         let queued = Flag::default();
@@ -677,35 +677,35 @@ fn mutants() {
         &[
             (Mutant::LiveLooksRelaxed, "a_parent_woken_late_is_waited_for"),
             (Mutant::ShutdownTrustsOneLook, "a_parent_woken_late_is_waited_for"),
-            (Mutant::ShutdownTrustsOneSnapshot, "one_started_by_a_goroutine_that_ends_is_waited_for"),
-            (Mutant::ShutdownTrustsOneSnapshot, "one_started_by_a_goroutine_that_waits_for_it_is_waited_for"),
+            (Mutant::ShutdownTrustsOneSnapshot, "a_child_of_a_goroutine_that_ends_is_waited_for"),
+            (Mutant::ShutdownTrustsOneSnapshot, "a_child_of_a_goroutine_that_waits_for_it_is_waited_for"),
             (Mutant::SpawnLooksOnce, "what_a_thread_starts_while_the_end_begins_is_not_dropped_by_the_ender"),
             (Mutant::UnrunIsCounted, "what_a_thread_starts_while_the_end_begins_is_not_dropped_by_the_ender"),
             (Mutant::UnrunNotTold, "what_a_thread_starts_while_the_end_begins_is_not_dropped_by_the_ender"),
             (Mutant::SubmitLeavesTheEnd, "what_is_started_as_the_runtime_is_left_is_told_to_its_joiner"),
             (Mutant::DiscardIgnoresScan, "a_dump_holds_a_g_that_is_dropped_unrun"),
-            (Mutant::ShutdownNotTold, "who_parks_while_the_end_begins_is_unwound"),
-            (Mutant::ShutdownNotTold, "two_who_wake_each_other_are_unwound"),
+            (Mutant::ShutdownNotTold, "a_goroutine_that_parks_while_the_end_begins_is_unwound"),
+            (Mutant::ShutdownNotTold, "two_goroutines_that_wake_each_other_are_unwound"),
             (Mutant::ShutdownNotTold, "a_child_is_unwound_before_its_parent"),
             (Mutant::ShutdownNotTold, "a_dump_holds_a_g_that_is_called_in"),
             (Mutant::ShutdownNotTold, "what_is_started_while_the_end_begins_is_dropped_or_unwound"),
-            (Mutant::ShutdownReadsHandsFirst, "who_parks_as_the_end_looks_has_its_hook_behind_it"),
-            (Mutant::PeekAfterRelaxed, "who_parks_as_the_end_looks_has_its_hook_behind_it"),
-            (Mutant::SetAfterRelaxed, "who_parks_as_the_end_looks_has_its_hook_behind_it"),
-            (Mutant::ShutdownCallsEarly, "who_is_called_in_has_its_hook_behind_it"),
-            (Mutant::ShutdownCallsBlindly, "who_is_woken_while_the_end_begins_ends_once"),
-            (Mutant::SleeperMarksIgnored, "who_is_woken_while_the_end_begins_ends_once"),
-            (Mutant::SeizeLeavesOpen, "what_is_sent_after_the_end_goes_to_nobody_who_was_left"),
-            (Mutant::SeizeQueuedLeavesOpen, "what_is_sent_after_the_end_goes_to_nobody_who_was_queued"),
+            (Mutant::ShutdownReadsHandsFirst, "a_goroutine_that_parks_as_the_end_looks_has_run_its_hook"),
+            (Mutant::PeekAfterRelaxed, "a_goroutine_that_parks_as_the_end_looks_has_run_its_hook"),
+            (Mutant::SetAfterRelaxed, "a_goroutine_that_parks_as_the_end_looks_has_run_its_hook"),
+            (Mutant::ShutdownCallsEarly, "a_goroutine_is_unwound_after_its_commit_hook"),
+            (Mutant::ShutdownCallsBlindly, "a_goroutine_that_is_woken_while_the_end_begins_ends_once"),
+            (Mutant::SleeperMarksIgnored, "a_goroutine_that_is_woken_while_the_end_begins_ends_once"),
+            (Mutant::SeizeLeavesOpen, "a_message_after_the_end_goes_to_no_left_receiver"),
+            (Mutant::SeizeQueuedLeavesOpen, "a_message_after_the_end_goes_to_no_queued_receiver"),
             (Mutant::NudgedStaysOpen, "what_is_sent_after_the_end_goes_to_nobody_who_was_nudged"),
             (
                 Mutant::HandoffpAtTheEndKeepsTheQueue,
                 "what_stands_in_a_p_that_is_given_away_at_the_end_is_left",
             ),
-            (Mutant::DoingRelaxed, "one_started_by_a_goroutine_that_waits_for_it_is_waited_for"),
-            (Mutant::StopForgetsTheMail, "one_in_a_mailbox_is_dropped_by_the_end"),
-            (Mutant::StopForgetsTheClasses, "one_of_a_class_is_dropped_by_the_end"),
-            (Mutant::StopForgetsTheBatches, "one_in_a_batch_is_dropped_by_the_end"),
+            (Mutant::DoingRelaxed, "a_child_of_a_goroutine_that_waits_for_it_is_waited_for"),
+            (Mutant::StopForgetsTheMail, "a_goroutine_in_a_mailbox_is_dropped_by_the_end"),
+            (Mutant::StopForgetsTheClasses, "a_goroutine_of_a_class_is_dropped_by_the_end"),
+            (Mutant::StopForgetsTheBatches, "a_goroutine_in_a_batch_is_dropped_by_the_end"),
             (Mutant::LateSpawnKeepsItsClosure, "what_is_started_when_the_ender_has_gone_is_dropped"),
         ],
     );

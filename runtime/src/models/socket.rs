@@ -265,7 +265,7 @@ fn room_that_comes_as_a_write_asks_for_it_is_seen() {
 /// The writes of a Unix socket end beside a write that finds no room. Fails by deadlock when the writer is not told, or when
 /// the end of the writes and the writer's watch miss each other.
 #[test]
-fn the_end_of_writes_is_told_to_who_waits_for_room() {
+fn the_end_of_writes_wakes_a_writer_that_waits_for_room() {
     Model::new().check("end_of_writes", || {
         let runtime = at_rest::<1>();
         let handle = Handle::of(&runtime);
@@ -446,9 +446,9 @@ fn mutants() {
             (Mutant::SocketFullReadDrains, "what_a_full_read_leaves_is_read_at_once"),
             (Mutant::PollTakesTheEvent, "an_event_outlives_the_read_that_found_it_and_gave_up"),
             (Mutant::SocketWatchesReadsAlone, "room_that_comes_as_a_write_asks_for_it_is_seen"),
-            (Mutant::SocketEndsInSilence, "the_end_of_writes_is_told_to_who_waits_for_room"),
-            (Mutant::SocketMissesTheEnd, "the_end_of_writes_is_told_to_who_waits_for_room"),
-            (Mutant::SocketLooksBeforeItWatches, "the_end_of_writes_is_told_to_who_waits_for_room"),
+            (Mutant::SocketEndsInSilence, "the_end_of_writes_wakes_a_writer_that_waits_for_room"),
+            (Mutant::SocketMissesTheEnd, "the_end_of_writes_wakes_a_writer_that_waits_for_room"),
+            (Mutant::SocketLooksBeforeItWatches, "the_end_of_writes_wakes_a_writer_that_waits_for_room"),
             (Mutant::UsersIdleRelaxed, "a_close_comes_after_all_calls_and_happens_once"),
             (Mutant::UsersLeaveRelaxed, "a_close_comes_after_all_calls_and_happens_once"),
             (Mutant::UsersLastLooksRelaxed, "a_close_comes_after_both_of_two_calls"),

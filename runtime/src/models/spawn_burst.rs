@@ -38,7 +38,7 @@ fn a_p_that_a_spawner_takes_has_one_owner() {
 /// A thread has queued a goroutine, and an M was summoned for it. Fails by deadlock when the spawner takes the P for which the
 /// M comes, and then blocks its thread until that goroutine has run.
 #[test]
-fn a_spawner_leaves_the_p_to_those_that_wait() {
+fn a_spawner_leaves_the_p_to_a_summoned_m() {
     Model::new().with_retaker().preemptions(2).check("spawn_vs_summons", || {
         let runtime = runtime(1, 2);
         let handle = Handle::of(&runtime);
@@ -66,7 +66,7 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::SpawnerComesInLate, "a_p_that_a_spawner_takes_has_one_owner"),
-            (Mutant::SpawnerOvertakes, "a_spawner_leaves_the_p_to_those_that_wait"),
+            (Mutant::SpawnerOvertakes, "a_spawner_leaves_the_p_to_a_summoned_m"),
         ],
     );
 }

@@ -45,7 +45,7 @@ fn end(runtime: Runtime) {
 /// Two goroutines on two Ms share one stack. Fails when no M sees the stack that comes back: it is in the cache of a P that was
 /// busy when the other M asked.
 #[test]
-fn a_stack_that_comes_back_is_had_by_who_waits_for_it() {
+fn a_stack_that_comes_back_goes_to_a_waiter() {
     Model::new().preemptions(1).check("one_stack_for_two", || {
         let runtime = at_rest::<2>();
         limit_stacks(&runtime, 1, true);
@@ -54,11 +54,11 @@ fn a_stack_that_comes_back_is_had_by_who_waits_for_it() {
     });
 }
 
-/// As `a_stack_that_comes_back_is_had_by_who_waits_for_it`, while a third goroutine sleeps on a stack of its own, so
+/// As `a_stack_that_comes_back_goes_to_a_waiter`, while a third goroutine sleeps on a stack of its own, so
 /// that a stack may always come back; and with a host without caches. Fails when neither the M that asks nor the M that
 /// gives back sees the other; and when a goroutine's reservation is given back twice, which the host counts.
 #[test]
-fn a_stack_that_comes_back_to_the_host_is_had_by_who_waits_for_it() {
+fn a_stack_that_comes_back_to_the_host_goes_to_a_waiter() {
     Model::new().preemptions(2).check("one_stack_for_two_beside_a_sleeper", || {
         let runtime = runtime(2, 2);
         let (wakes, sleeps) = chan::bounded::<()>(0);
@@ -102,9 +102,9 @@ fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
-            (Mutant::IdlePKeepsStacks, "a_stack_that_comes_back_is_had_by_who_waits_for_it"),
-            (Mutant::StackWantedLate, "a_stack_that_comes_back_to_the_host_is_had_by_who_waits_for_it"),
-            (Mutant::AskedForIsRetired, "a_stack_that_comes_back_to_the_host_is_had_by_who_waits_for_it"),
+            (Mutant::IdlePKeepsStacks, "a_stack_that_comes_back_goes_to_a_waiter"),
+            (Mutant::StackWantedLate, "a_stack_that_comes_back_to_the_host_goes_to_a_waiter"),
+            (Mutant::AskedForIsRetired, "a_stack_that_comes_back_to_the_host_goes_to_a_waiter"),
             (Mutant::MonitorLeavesStackless, "a_stack_that_is_there_again_is_had_after_a_look"),
             (Mutant::DeadlockIgnoresGs, "a_stack_that_is_there_again_is_had_after_a_look"),
         ],

@@ -29,7 +29,7 @@ pub(super) fn go_and_stay() {
 
 /// One M gives up while a goroutine on the other M submits, `times` times, and keeps its P each time until the submitted
 /// goroutine has run.
-pub(super) fn submit_beside_one_that_gives_up(runtime: &Runtime, times: usize) {
+pub(super) fn submit_beside_an_m_that_gives_up(runtime: &Runtime, times: usize) {
     let submit = move || {
         (0..times).for_each(|_| go_and_stay());
         done();
@@ -40,7 +40,7 @@ pub(super) fn submit_beside_one_that_gives_up(runtime: &Runtime, times: usize) {
 
 /// A goroutine queues another one by `queue`, and yields; the queued goroutine keeps its M until the first has run on. The
 /// other M gives up.
-pub(super) fn yield_before_one_that_stays(
+pub(super) fn yield_before_a_goroutine_that_stays(
     runtime: &Runtime,
     queue: impl FnOnce(Box<dyn FnOnce() + Send>) + Send + 'static,
 ) {
@@ -62,7 +62,7 @@ pub(super) fn yield_before_one_that_stays(
 fn a_goroutine_submitted_while_the_last_spinner_gives_up_is_run() {
     Model::new().check("submit_vs_last_spinner", || {
         let runtime = runtime(2, 2);
-        submit_beside_one_that_gives_up(&runtime, 2);
+        submit_beside_an_m_that_gives_up(&runtime, 2);
     });
 }
 
@@ -72,7 +72,7 @@ fn a_goroutine_submitted_while_the_last_spinner_gives_up_is_run() {
 fn a_goroutine_that_a_thief_has_left_to_its_owner_is_run() {
     Model::new().with_refusals(1).check("refused_thief_vs_owner", || {
         let runtime = runtime(2, 2);
-        submit_beside_one_that_gives_up(&runtime, 1);
+        submit_beside_an_m_that_gives_up(&runtime, 1);
     });
 }
 
@@ -186,7 +186,7 @@ fn two_that_need_two_ms(handle: &Handle) -> [Made; 2] {
 /// Two goroutines are injected while all Ms sleep: one M is woken for both, and wakes the next when it has found
 /// work.
 #[test]
-fn whoever_finds_work_wakes_the_next() {
+fn an_m_that_finds_work_wakes_the_next() {
     Model::new().check("spinner_finds_work", || {
         let runtime = runtime(2, 2);
         let handle = Handle::of(&runtime);
@@ -362,7 +362,7 @@ fn a_submission_that_finds_no_p_after_all_leaves_no_count() {
 fn a_p_without_an_m_changes_nothing() {
     Model::new().preemptions(1).check("spare_p", || {
         let runtime = runtime(3, 2);
-        submit_beside_one_that_gives_up(&runtime, 2);
+        submit_beside_an_m_that_gives_up(&runtime, 2);
     });
 }
 
@@ -568,7 +568,7 @@ pub(super) fn two_of_three_are_taken(takes: impl FnOnce() + Send + 'static) {
 /// runs the third, finds no other goroutine, as the thief has the second in hand, and gives up. Fails by deadlock when the
 /// thief, which no submitter has summoned, wakes no M for the goroutine that it has put into its own queue.
 #[test]
-fn what_a_thief_queues_is_run_by_one_that_gave_up_meanwhile() {
+fn what_a_thief_queues_is_run_by_an_m_that_gave_up() {
     Model::new().preemptions(1).check("thief_vs_idle", || two_of_three_are_taken(|| ()));
 }
 
@@ -577,7 +577,7 @@ fn mutants() {
     const SPINNER: &str = "a_goroutine_submitted_while_the_last_spinner_gives_up_is_run";
     const RING: &str = "a_goroutine_in_the_ring_is_run_while_the_last_spinner_gives_up";
     const ONE: &str = "work_from_a_thread_is_run_while_the_only_m_goes_idle";
-    const FOUND: &str = "whoever_finds_work_wakes_the_next";
+    const FOUND: &str = "an_m_that_finds_work_wakes_the_next";
     const LEFT: &str = "what_is_left_to_a_spinner_that_finds_work_is_run";
     const UNSPUN: &str = "an_m_that_did_not_spin_looks_again";
     caught::assert_caught(
@@ -619,7 +619,7 @@ fn mutants() {
             (Mutant::SpinnerSkipsGlobal, LEFT),
             (Mutant::SpinnerLooksFirst, LEFT),
             (Mutant::SpinnerNoFence, "what_is_left_in_a_ring_to_a_spinner_that_finds_work_is_run"),
-            (Mutant::ThiefDoesNotSpin, "what_a_thief_queues_is_run_by_one_that_gave_up_meanwhile"),
+            (Mutant::ThiefDoesNotSpin, "what_a_thief_queues_is_run_by_an_m_that_gave_up"),
             (Mutant::IdleOnlySpinnersLook, UNSPUN),
             (Mutant::RecheckDoesNotSpin, UNSPUN),
             (Mutant::StopNoFence, "a_goroutine_made_while_the_runtime_ends_is_not_forgotten"),

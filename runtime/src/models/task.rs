@@ -140,7 +140,7 @@ fn a_waker_may_drop_another_future_that_is_notified() {
 /// One change of a `watch` readies a task that waits to read the value and one that waits for the change; the waker of one of
 /// them drops the future of the other. Fails when the drop waits for ever.
 #[test]
-fn a_readers_waker_may_drop_who_waits_for_the_change() {
+fn a_readers_waker_may_drop_a_waiter_for_the_change() {
     Model::new().check("task_drops_a_watcher", || {
         let (sender, mut reads) = watch::channel(0);
         let mut waits = sender.subscribe();
@@ -191,7 +191,7 @@ fn mutants() {
             (Mutant::TaskLeavesBesideTheReady, "a_future_that_is_dropped_takes_no_notification_with_it"),
             (Mutant::EventForgetsItsNotification, "a_future_that_is_dropped_takes_no_notification_with_it"),
             (Mutant::NotifiedCallsInBetween, "a_waker_may_drop_another_future_that_is_notified"),
-            (Mutant::WatchCallsInBetween, "a_readers_waker_may_drop_who_waits_for_the_change"),
+            (Mutant::WatchCallsInBetween, "a_readers_waker_may_drop_a_waiter_for_the_change"),
         ],
     );
 }

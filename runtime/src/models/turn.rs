@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// The owner picks the last of three beside a thief. Fails when both take the same G, when neither does, or when the thief
 /// reads a slot that the owner writes.
 #[test]
-fn one_is_picked_out_of_the_ring_beside_a_thief() {
+fn a_g_is_picked_out_of_the_ring_beside_a_thief() {
     Model::new().unbounded().check("pick_vs_steal", || {
         let [own, thiefs] = queues(4);
         let mut taken = own.push_batch(&[0, 1, 2]);
@@ -46,7 +46,7 @@ fn a_ring_that_loses_one_of_two_is_never_seen_empty() {
 /// A goroutine gives its turn to the older one of two that it has started, while the other M steals. Fails when a goroutine
 /// runs twice or never.
 #[test]
-fn who_is_given_a_turn_runs_once_beside_a_thief() {
+fn a_goroutine_that_is_given_a_turn_runs_once_beside_a_thief() {
     Model::new().preemptions(1).check("turn_vs_thief", || {
         let runtime = runtime(2, 2);
         let [gives, _] = together(
@@ -70,7 +70,7 @@ fn who_is_given_a_turn_runs_once_beside_a_thief() {
 /// queue before the half came there, and at the ring while the owner had both goroutines in hand. Fails by deadlock when no M
 /// is woken.
 #[test]
-fn those_before_the_one_that_is_picked_are_run_by_another_m() {
+fn goroutines_before_the_picked_one_are_run_by_another_m() {
     Model::new().preemptions(1).check("pick_hides", || {
         let runtime = at_rest::<2>();
         loom::stop_exploring();
@@ -94,14 +94,14 @@ fn those_before_the_one_that_is_picked_are_run_by_another_m() {
 
 #[test]
 fn mutants() {
-    const PICKED: &str = "one_is_picked_out_of_the_ring_beside_a_thief";
+    const PICKED: &str = "a_g_is_picked_out_of_the_ring_beside_a_thief";
     caught::assert_caught(
         module_path!(),
         &[
             (Mutant::PickUnclaimed, PICKED),
             (Mutant::PickRelaxed, PICKED),
             (Mutant::PickClaimRelaxed, "a_ring_that_loses_one_of_two_is_never_seen_empty"),
-            (Mutant::PickWakesNobody, "those_before_the_one_that_is_picked_are_run_by_another_m"),
+            (Mutant::PickWakesNobody, "goroutines_before_the_picked_one_are_run_by_another_m"),
         ],
     );
 }

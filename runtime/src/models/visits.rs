@@ -65,7 +65,7 @@ fn a_visit_puts_one_off(queued: bool) -> impl Fn() + Send + Sync + 'static {
 
 /// Fails by deadlock when no M is woken.
 #[test]
-fn one_that_a_visit_puts_off_is_run_by_another_m() {
+fn a_goroutine_that_a_visit_puts_off_is_run_by_another_m() {
     Model::new().preemptions(1).check("visit_before_found", a_visit_puts_one_off(true));
 }
 
@@ -106,20 +106,20 @@ fn a_sleeper_goes_before(class: Priority) -> impl Fn() + Send + Sync + 'static {
 
 /// Fails by deadlock when the other M is not woken.
 #[test]
-fn one_before_which_a_sleeper_goes_is_run_by_another_m() {
+fn a_goroutine_before_which_a_sleeper_goes_is_run_by_another_m() {
     Model::new().preemptions(1).check("sleeper_first", a_sleeper_goes_before(Priority::Normal));
 }
 
 /// Fails by deadlock when the other M is not woken.
 #[test]
-fn one_of_a_class_before_which_a_sleeper_goes_is_run_by_another_m() {
+fn a_goroutine_of_a_class_before_which_a_sleeper_goes_is_run_by_another_m() {
     Model::new().preemptions(1).check("sleeper_before_class", a_sleeper_goes_before(Priority::Background));
 }
 
 /// A sleeper of a class is due, and is queued in its class, and the same look finds a goroutine in the poller, which blocks its
 /// M until the sleeper has run. The Ms are as in `a_sleeper_goes_before`. Fails by deadlock when no M is woken for the two.
 #[test]
-fn one_that_a_look_finds_beside_a_sleeper_of_a_class_holds_it_not_back() {
+fn a_goroutine_that_a_look_finds_does_not_hold_a_sleeper_of_a_class_back() {
     Model::new().preemptions(1).check("found_beside_class", || {
         let runtime = at_rest::<2>();
         loom::stop_exploring();
@@ -147,7 +147,7 @@ fn one_that_a_look_finds_beside_a_sleeper_of_a_class_holds_it_not_back() {
 /// first, and blocks its M until the other has run. The Ms are as in `a_sleeper_goes_before`. Fails by deadlock when the M
 /// looks at its ring before the visit only.
 #[test]
-fn one_that_a_visit_finds_is_run_beside_a_sleeper() {
+fn a_goroutine_that_a_visit_finds_is_run_beside_a_sleeper() {
     Model::new().preemptions(1).check("visit_beside_sleeper", || {
         let runtime = at_rest::<2>();
         loom::stop_exploring();
@@ -174,7 +174,7 @@ fn one_that_a_visit_finds_is_run_beside_a_sleeper() {
 /// has run. No M polls: the M at work has come from the poller, and the other one sleeps on its note. Fails by deadlock when
 /// the other M is not woken.
 #[test]
-fn one_that_a_visit_finds_is_run_beside_one_that_waited_longer() {
+fn a_goroutine_that_a_visit_finds_is_run_beside_one_that_waited_longer() {
     Model::new().preemptions(1).check("visit_beside_globals", || {
         let runtime = at_rest::<2>();
         loom::stop_exploring();
@@ -199,7 +199,7 @@ fn one_that_a_visit_finds_is_run_beside_one_that_waited_longer() {
 /// blocks its M until the next has run. The other M sleeps, as if it had looked at the global queue before they came there, and
 /// at the ring when they had left it. Fails by deadlock when no M is woken.
 #[test]
-fn those_that_a_round_brings_are_run_by_another_m() {
+fn goroutines_that_a_round_brings_are_run_by_another_m() {
     Model::new().preemptions(1).check("round_ends", || {
         let runtime = at_rest::<2>();
         loom::stop_exploring();
@@ -226,7 +226,7 @@ fn those_that_a_round_brings_are_run_by_another_m() {
 /// last goroutine that stays in the ring keeps its M until the yielder has run on. The other M sleeps, as if it had looked at
 /// the global queue before the half came there, and at the ring when that was empty. Fails by deadlock when no M is woken.
 #[test]
-fn those_that_a_full_ring_sends_away_are_run_by_another_m() {
+fn goroutines_that_a_full_ring_sends_away_are_run_by_another_m() {
     Model::new().preemptions(1).check("yield_spills", || {
         let runtime = at_rest::<2>();
         loom::stop_exploring();
@@ -274,13 +274,13 @@ fn an_arrival_goes_before(beside_a_class: bool) -> impl Fn() + Send + Sync + 'st
 
 /// Fails by deadlock when the other M is not woken.
 #[test]
-fn one_before_which_an_arrival_goes_is_run_by_another_m() {
+fn a_goroutine_before_which_an_arrival_goes_is_run_by_another_m() {
     Model::new().with_helpers().preemptions(1).check("arrival_first", an_arrival_goes_before(false));
 }
 
 /// Fails by deadlock when the other M is not woken.
 #[test]
-fn one_that_waits_for_an_arrivals_turn_of_normal_is_run_by_another_m() {
+fn a_goroutine_that_waits_for_an_arrivals_turn_is_run_by_another_m() {
     Model::new().preemptions(1).check("arrival_in_turn", an_arrival_goes_before(true));
 }
 
@@ -346,29 +346,38 @@ fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
-            (Mutant::TurnWakesNobody, "one_that_a_visit_puts_off_is_run_by_another_m"),
+            (Mutant::TurnWakesNobody, "a_goroutine_that_a_visit_puts_off_is_run_by_another_m"),
             (Mutant::SleeperQueuedInSilence, "a_sleeper_that_a_visit_puts_off_is_run_by_another_m"),
             (
                 Mutant::FoundBesideTheRingInSilence,
                 "a_sleeper_that_is_queued_behind_another_is_run_by_another_m",
             ),
-            (Mutant::SleeperWakesNobody, "one_before_which_a_sleeper_goes_is_run_by_another_m"),
-            (Mutant::SleeperWakesNobody, "one_that_a_visit_finds_is_run_beside_a_sleeper"),
-            (Mutant::SleeperWakesNobody, "one_of_a_class_before_which_a_sleeper_goes_is_run_by_another_m"),
-            (Mutant::OthersOfClassesUnseen, "one_of_a_class_before_which_a_sleeper_goes_is_run_by_another_m"),
+            (Mutant::SleeperWakesNobody, "a_goroutine_before_which_a_sleeper_goes_is_run_by_another_m"),
+            (Mutant::SleeperWakesNobody, "a_goroutine_that_a_visit_finds_is_run_beside_a_sleeper"),
+            (
+                Mutant::SleeperWakesNobody,
+                "a_goroutine_of_a_class_before_which_a_sleeper_goes_is_run_by_another_m",
+            ),
+            (
+                Mutant::OthersOfClassesUnseen,
+                "a_goroutine_of_a_class_before_which_a_sleeper_goes_is_run_by_another_m",
+            ),
             (
                 Mutant::FoundBesideAClassInSilence,
-                "one_that_a_look_finds_beside_a_sleeper_of_a_class_holds_it_not_back",
+                "a_goroutine_that_a_look_finds_does_not_hold_a_sleeper_of_a_class_back",
             ),
             (Mutant::ArrivalPutsOffTheSleeper, "an_arrival_lets_a_sleeper_go_first"),
             (
                 Mutant::ArrivalInTurnWakesNobody,
-                "one_that_waits_for_an_arrivals_turn_of_normal_is_run_by_another_m",
+                "a_goroutine_that_waits_for_an_arrivals_turn_is_run_by_another_m",
             ),
-            (Mutant::ArrivalWakesNobody, "one_before_which_an_arrival_goes_is_run_by_another_m"),
-            (Mutant::RoundWakesNobody, "those_that_a_round_brings_are_run_by_another_m"),
-            (Mutant::SpillWakesNobody, "those_that_a_full_ring_sends_away_are_run_by_another_m"),
-            (Mutant::VisitQueuesInSilence, "one_that_a_visit_finds_is_run_beside_one_that_waited_longer"),
+            (Mutant::ArrivalWakesNobody, "a_goroutine_before_which_an_arrival_goes_is_run_by_another_m"),
+            (Mutant::RoundWakesNobody, "goroutines_that_a_round_brings_are_run_by_another_m"),
+            (Mutant::SpillWakesNobody, "goroutines_that_a_full_ring_sends_away_are_run_by_another_m"),
+            (
+                Mutant::VisitQueuesInSilence,
+                "a_goroutine_that_a_visit_finds_is_run_beside_one_that_waited_longer",
+            ),
         ],
     );
 }

@@ -88,7 +88,7 @@ fn a_zero_counts_whatever_is_added_after_it() {
 /// A goroutine is interrupted while a thread waits as well. Fails by deadlock when the last `done` then does not wake the
 /// thread.
 #[test]
-fn one_who_is_interrupted_leaves_the_others_to_be_called() {
+fn an_interrupted_waiter_leaves_the_others_to_be_woken() {
     Model::new().preemptions(1).check("waitgroup_interrupt", || {
         let runtime = at_rest::<1>();
         let (context, cancel) = Context::background().with_cancel();
@@ -162,7 +162,7 @@ fn mutants() {
             (Mutant::WaitGroupNoRecheck, "a_zero_counts_whatever_is_added_after_it"),
             (Mutant::WaitGroupDoneRelaxed, model),
             (Mutant::WaitGroupLeavesUnmarked, "a_task_sees_what_was_done_when_another_is_dropped"),
-            (Mutant::WaitGroupLeavesUnmarked, "one_who_is_interrupted_leaves_the_others_to_be_called"),
+            (Mutant::WaitGroupLeavesUnmarked, "an_interrupted_waiter_leaves_the_others_to_be_woken"),
             (Mutant::WaitGroupReachedRelaxed, "a_zero_that_others_wait_for_shows_what_was_done"),
             (Mutant::WaitGroupPollRelaxed, "a_future_that_finds_zero_shows_what_was_done"),
             (Mutant::WaitGroupLookRelaxed, "a_zero_that_is_found_shows_what_was_done"),

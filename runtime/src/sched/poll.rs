@@ -103,19 +103,19 @@ impl<H: Host> Sched<H> {
     /// Takes the M out of the poller, before or after its wait. Under the lock.
     pub(crate) fn leave_poller(&self, central: &mut Central<H>) {
         central.poller.0 = Poller::Nobody;
-        self.nobody_waits();
+        self.note_no_poller();
     }
 
     /// Marks the wait of the M in the poller as broken; the caller breaks it after the lock. Under the lock.
     pub(crate) fn expel_poller(&self, central: &mut Central<H>) {
         if central.poller.blocked().is_some() {
             central.poller.0 = Poller::Broken;
-            self.nobody_waits();
+            self.note_no_poller();
         }
     }
 
     /// Under the lock.
-    fn nobody_waits(&self) {
+    fn note_no_poller(&self) {
         // Release: partner `call_is_next`: a spinner that has seen the poller occupied under the lock, and so wakes no M (L3 of
         // `run/spin.rs`), has left the census.
         self.poll_until.store(NO_POLLER, Release);

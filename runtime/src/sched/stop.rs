@@ -264,7 +264,7 @@ impl<H: Host> Sched<H> {
             }
             let over = !self.ender.doze(Some(patience.wakes(until))) && H::now() >= until;
             // Even when the time is over: on a busy machine the ender might not have run since the line was due.
-            self.tell_whom_the_end_awaits(patience);
+            self.tell_awaited_goroutines(patience);
             if over {
                 break self.central.lock().alive == 0;
             }
@@ -343,12 +343,12 @@ impl<H: Host> Sched<H> {
             }
             let _told = self.ender.doze(Some(until.min(now.saturating_add(pause))));
             pause = OFTEN.min(pause * 2);
-            self.tell_whom_the_end_awaits(patience);
+            self.tell_awaited_goroutines(patience);
         }
     }
 
     /// Interrupts every goroutine that sleeps and can be interrupted (E2 to E5). Returns `true` if there was no such
-    /// goroutine, no goroutine ran at one moment, and none will: see `nobody_else_lives`.
+    /// goroutine, no goroutine ran at one moment, and none will: see `all_sleep_on`.
     fn sweep(&self) -> bool {
         let (mut asleep, mut with_others, mut quiet) = (Vec::new(), Vec::new(), true);
         mutant!(ShutdownReadsHandsFirst: keep before = self.at_hand());
@@ -365,7 +365,7 @@ impl<H: Host> Sched<H> {
             }
         }
         if asleep.is_empty() {
-            return quiet && self.nobody_else_lives(&with_others);
+            return quiet && self.all_sleep_on(&with_others);
         }
         let at_hand = self.at_hand();
         mutant!(ShutdownReadsHandsFirst: let at_hand = before.expect("read above"));
@@ -393,7 +393,7 @@ impl<H: Host> Sched<H> {
     /// the waker. And a goroutine that has not seen E1 can start another after the first snapshot, and end, or park, before the
     /// look at the starter. The started goroutine is in the second snapshot, unless it has ended as well. The ender sees its
     /// `life`: by the `Acquire` of `is_live` if the starter has ended, by that of `doing` if the starter has parked.
-    fn nobody_else_lives(&self, asleep: &[(GRef<H>, Asleep)]) -> bool {
+    fn all_sleep_on(&self, asleep: &[(GRef<H>, Asleep)]) -> bool {
         if self.jobs_are_starting() {
             return false;
         }

@@ -118,7 +118,7 @@ impl Queues {
 
     /// Returns `true` if no queue has a waiter that could be notified. `first` removes records of goroutines that their runtime
     /// has left behind, so these hold no waiter back.
-    fn nobody_waits(&mut self) -> bool {
+    fn has_no_waiters(&mut self) -> bool {
         let Queues { readers, writers, upgradables, upgrader } = self;
         [readers, writers, upgradables, upgrader].into_iter().all(|queue| queue.first().is_none())
     }
@@ -127,7 +127,7 @@ impl Queues {
     fn come_before(&mut self, kind: Kind) -> bool {
         match kind {
             Kind::Recursive | Kind::Upgrade => false,
-            Kind::Write | Kind::Upgradable => !self.nobody_waits(),
+            Kind::Write | Kind::Upgradable => !self.has_no_waiters(),
             // A waiter for the upgradable read of another reader holds no reader back.
             Kind::Read => {
                 let Queues { readers, writers, upgrader, .. } = self;
@@ -299,7 +299,7 @@ impl RawRwLock {
     fn take_or_mark(&self, queues: &mut Queues, kind: Kind, mark: u32) -> bool {
         let first = !queues.come_before(kind);
         // If no waiter is left in the queues, QUEUED is set only because of goroutines that were left behind: it is cleared.
-        let queued = if queues.nobody_waits() { 0 } else { QUEUED };
+        let queued = if queues.has_no_waiters() { 0 } else { QUEUED };
         let mut seen = self.word.load(Relaxed);
         loop {
             let takes = first && Self::admits(seen, kind);

@@ -85,7 +85,7 @@ fn two_futures_of_two_tasks_meet() {
 
 /// Each kind of sender meets each kind of receiver. Fails by a hang.
 #[test]
-fn futures_meet_who_blocks_and_who_selects() {
+fn futures_meet_blocking_calls_and_selects() {
     everyone(|crew| {
         for (s, r) in every_kind() {
             for way in 0..9 {
@@ -141,7 +141,7 @@ fn nobody_overtakes_a_receive_that_was_woken() {
 /// Fails when a goroutine behind a future that was woken gets the second message before the first one was taken, and
 /// the order changes when the future is dropped.
 #[test]
-fn who_waits_behind_a_receive_that_was_woken_gets_the_first_message() {
+fn a_receiver_behind_a_woken_receive_gets_the_first_message() {
     everyone(|crew| {
         for (s, r) in every_kind() {
             let wakes = Wakes::new();

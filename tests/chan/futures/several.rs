@@ -281,7 +281,7 @@ fn the_senders_futures_are_told_when_the_last_receiver_goes() {
 
 /// Fails when a receiver is not told because one before it has gone.
 #[test]
-fn all_are_told_whoever_is_dropped() {
+fn a_receiver_behind_a_dropped_one_is_told() {
     let [first, second] = [(); 2].map(|()| Wakes::new());
     let (sender, mut one) = broadcast::channel(1);
     let mut two = one.clone();

@@ -92,7 +92,7 @@ fn both_halves_of_one_channel_may_stand_in_one_select() {
 
 /// All members offer and receive at once on one channel. Fails by a hang, or when a message is lost.
 #[test]
-fn those_who_offer_and_ask_at_once_meet_each_other() {
+fn members_that_send_and_receive_at_once_meet_each_other() {
     everyone(|crew| {
         for cap in [0, 1] {
             let (s, r) = bounded(cap);
@@ -227,7 +227,7 @@ fn a_limit_that_meets_a_value_loses_nothing() {
 
 /// Fails by a hang, when a message is lost, or when an error comes before the buffered messages.
 #[test]
-fn a_close_wakes_who_waits_in_a_select() {
+fn a_close_wakes_waiters_in_a_select() {
     everyone(|crew| {
         for _ in 0..share(1000, 2) {
             let ((full, rest), (s, r)) = (bounded(1), bounded::<u8>(0));

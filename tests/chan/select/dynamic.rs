@@ -369,7 +369,7 @@ fn a_close_does_not_make_ready_what_still_waits_for_a_message() {
 /// Fails when two members take one message; or by a hang when one member is notified, another takes the message, and a third is
 /// not notified.
 #[test]
-fn many_who_wait_until_ready_share_what_comes() {
+fn members_that_wait_until_ready_share_the_messages() {
     everyone(|crew| {
         let rounds = share(20_000, 1);
         let (s, r) = bounded(2);

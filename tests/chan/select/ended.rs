@@ -152,7 +152,7 @@ fn a_receiver_hears_of_the_close_when_its_promise_was_left_behind() {
 
 /// Fails if the slot stays taken, or by a hang if the sender that waits for the slot is not told.
 #[test]
-fn the_place_that_was_kept_for_one_that_is_left_behind_is_given_back() {
+fn the_slot_that_was_kept_for_a_left_goroutine_is_given_back() {
     everyone(|crew| {
         let (s, r) = bounded(1);
         let stuck = Stuck::new(1, &s, First::Receiver);

@@ -93,7 +93,7 @@ fn every_ready_arm_is_equally_likely() {
 /// Fails if an operation is more likely, or never chosen, after another one was removed, or after a call that found nothing and
 /// has locked all channels in their order.
 #[test]
-fn what_a_select_did_before_favours_nobody() {
+fn what_a_select_did_before_favours_no_operation() {
     everyone(|crew| {
         crew.run(|| {
             let channels: Vec<_> = (0..5).map(|_| unbounded()).collect();
@@ -122,7 +122,7 @@ fn what_a_select_did_before_favours_nobody() {
 
 /// Fails if the macro chooses otherwise, or if arms that are not ready pass their share to a neighbour.
 #[test]
-fn arms_that_are_not_ready_favour_nobody() {
+fn arms_that_are_not_ready_favour_no_neighbour() {
     everyone(|crew| {
         crew.run(|| {
             let ((s1, r1), (s2, r2), (s3, r3)) = (unbounded(), unbounded(), unbounded());

@@ -97,8 +97,8 @@ fn stays<T>(least: usize, prepare: impl Fn(Signal) -> T, changes: impl Fn(Signal
 
 /// Fails when a handler of the program is not called, or is not restored.
 #[test]
-fn one_that_is_set_beside_notify_is_passed_on_to() {
-    alone("one_that_is_set_beside_notify_is_passed_on_to", || {
+fn a_handler_that_is_set_beside_notify_is_passed_on_to() {
+    alone("a_handler_that_is_set_beside_notify_is_passed_on_to", || {
         hold_for_signals();
         for nth in 1.. {
             let (signal, mut receiver) = (next(nth), None);
@@ -117,8 +117,8 @@ fn one_that_is_set_beside_notify_is_passed_on_to() {
 
 /// Fails when two handlers call each other for ever, until the stack is full.
 #[test]
-fn one_that_comes_over_ours_beside_notify_stays_and_passes_on() {
-    alone("one_that_comes_over_ours_beside_notify_stays_and_passes_on", || {
+fn a_handler_that_comes_over_ours_beside_notify_stays_and_passes_on() {
+    alone("a_handler_that_comes_over_ours_beside_notify_stays_and_passes_on", || {
         let signal = || nth_signal(ROUND.load(SeqCst));
         hold_all(move |later| match later {
             0 => set_counting(signal()),
@@ -144,16 +144,16 @@ fn one_that_comes_over_ours_beside_notify_stays_and_passes_on() {
 
 /// Fails when the action from before is restored instead.
 #[test]
-fn one_that_is_set_beside_the_drop_of_the_receiver_stays() {
-    alone("one_that_is_set_beside_the_drop_of_the_receiver_stays", || {
+fn a_handler_that_is_set_beside_the_drop_of_the_receiver_stays() {
+    alone("a_handler_that_is_set_beside_the_drop_of_the_receiver_stays", || {
         stays(2, |signal| signal::notify(&[signal]).unwrap(), |_, receiver| drop(receiver));
     });
 }
 
 /// Fails when the action from before is restored instead.
 #[test]
-fn one_that_is_set_beside_reset_stays() {
-    alone("one_that_is_set_beside_reset_stays", || {
+fn a_handler_that_is_set_beside_reset_stays() {
+    alone("a_handler_that_is_set_beside_reset_stays", || {
         stays(
             2,
             |signal| signal::notify(&[signal]).unwrap(),
@@ -168,9 +168,9 @@ fn one_that_is_set_beside_reset_stays() {
 /// Another library has put the library's handler back, which then removes itself. Fails when the action from before is restored
 /// instead.
 #[test]
-fn one_that_is_set_while_our_handler_takes_itself_out_stays() {
+fn a_handler_that_is_set_while_ours_takes_itself_out_stays() {
     extern "C" fn idle(_signal: libc::c_int) {}
-    alone("one_that_is_set_while_our_handler_takes_itself_out_stays", || {
+    alone("a_handler_that_is_set_while_ours_takes_itself_out_stays", || {
         let left_behind = |signal: Signal| {
             set(signal.as_raw(), idle as *const () as usize);
             let receiver = signal::notify(&[signal]).unwrap();
@@ -202,8 +202,8 @@ fn at_each(test: &str, least: usize, child: impl FnOnce(usize) -> bool) {
 /// Fails when the handler is replaced, or is not called for a SIGSEGV that was sent; or when the program's handler came first,
 /// and the library removes its own, which then reports no overflow.
 #[test]
-fn one_that_is_set_beside_the_first_runtime_stays() {
-    at_each("one_that_is_set_beside_the_first_runtime_stays", 3, |nth| {
+fn a_handler_that_is_set_beside_the_first_runtime_stays() {
+    at_each("a_handler_that_is_set_beside_the_first_runtime_stays", 3, |nth| {
         static BEFORE: AtomicUsize = AtomicUsize::new(0);
         let fault = Signal::from(libc::SIGSEGV);
         let from_before = handler(fault);
@@ -225,8 +225,8 @@ fn one_that_is_set_beside_the_first_runtime_stays() {
 
 /// Fails when a handler of the program is replaced for good.
 #[test]
-fn one_that_is_set_beside_the_first_dump_stays() {
-    alone("one_that_is_set_beside_the_first_dump_stays", || {
+fn a_handler_that_is_set_beside_the_first_dump_stays() {
+    alone("a_handler_that_is_set_beside_the_first_dump_stays", || {
         let rt = runtime(2);
         let (begun, over) = (Gate::default(), Gate::default());
         let [begins, ends] = [&begun, &over].map(Gate::clone);

@@ -85,7 +85,7 @@ fn a_waker_may_drop_others_that_are_notified() {
 /// The same for a change of a `watch`, which notifies a reader of the value and a waiter for the change: the waker of the first
 /// drops the future of the second.
 #[test]
-fn the_waker_of_a_reader_may_drop_who_waits_for_a_change() {
+fn the_waker_of_a_reader_may_drop_a_waiter_for_a_change() {
     everyone(|crew| {
         crew.run(|| {
             let (sender, mut reads) = watch::channel(0);

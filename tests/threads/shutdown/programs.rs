@@ -43,7 +43,7 @@ fn what_main_leaves_is_unwound_when_run_returns() {
 /// A worker unwraps the messages that it receives. Fails by its panic when the goroutine that holds the sender is unwound
 /// first.
 #[test]
-fn nobody_takes_the_end_of_others_for_news() {
+fn a_worker_does_not_see_the_unwinding_of_its_partner() {
     everywhere(|rt| {
         let counts = Counts::default();
         let mut workers = Vec::new();

@@ -43,7 +43,7 @@ fn below_a_function_of_c_nothing_is_unwound() {
 
 /// The children of a scope borrow from the frames of its body. Fails when a value is freed under a child that is left behind.
 #[test]
-fn the_parent_of_one_that_stays_stays() {
+fn the_parent_of_a_child_that_stays_stays() {
     everywhere(|rt| {
         let (parent, child, sibling) = (Counts::default(), Counts::default(), Counts::default());
         let freed = Arc::new(AtomicUsize::new(0));
@@ -122,7 +122,7 @@ fn children_are_unwound_before_their_parent() {
 
 /// Fails by the time, or when the end does not make its three throws.
 #[test]
-fn who_catches_what_is_thrown_is_thrown_at_three_times() {
+fn the_end_throws_three_times_at_a_catcher() {
     everywhere(|rt| {
         let counts = Counts::default();
         let caught = Arc::new(AtomicUsize::new(0));
@@ -143,7 +143,7 @@ fn who_catches_what_is_thrown_is_thrown_at_three_times() {
 
 /// A goroutine that catches the throw and returns has ended. Fails when its value is lost.
 #[test]
-fn who_catches_what_is_thrown_may_return() {
+fn a_catcher_of_a_throw_may_return() {
     everywhere(|rt| {
         let begun = Arc::new(AtomicBool::new(false));
         let returns = rt.go({
@@ -161,7 +161,7 @@ fn who_catches_what_is_thrown_may_return() {
 
 /// One goroutine yields in a loop, and two others wake each other. Fails by the time.
 #[test]
-fn who_never_stops_is_unwound_where_it_yields_or_parks() {
+fn an_endless_loop_is_unwound_where_it_yields_or_parks() {
     everywhere(|rt| {
         let counts = Counts::default();
         let _yields = counts.go(&rt, || {
@@ -194,7 +194,7 @@ fn in_no_time_all_are_left() {
 
 /// A goroutine that never comes back costs the whole limit, and no more. Fails when a sleeper is left behind because of it.
 #[test]
-fn one_that_never_parks_does_not_keep_others_from_being_unwound() {
+fn a_goroutine_that_never_parks_keeps_no_other_from_being_unwound() {
     watched(2, || {
         let rt = runtime(2);
         let counts = Counts::default();

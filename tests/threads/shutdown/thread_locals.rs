@@ -62,7 +62,7 @@ fn shutdown_waits_for_them_only_so_long() {
 
 /// Fails when a shutdown does not wait, or is not clean.
 #[test]
-fn one_that_ends_in_time_is_waited_for() {
+fn a_thread_that_ends_in_time_is_waited_for() {
     everywhere(|rt| {
         let slow = Slow::default();
         leave_with_a_thread(&rt, &slow);
@@ -128,7 +128,7 @@ thread_local! {
 
 /// Fails by the time when the thread waits for its own end, for the whole limit; or when the thread counts as gone.
 #[test]
-fn one_that_ends_the_runtime_of_its_thread_does_not_wait_for_itself() {
+fn a_thread_that_ends_its_own_runtime_does_not_wait_for_itself() {
     everywhere(|rt| {
         let (tell, told) = channel();
         let handle = rt.handle();

@@ -31,7 +31,7 @@ fn told(stderr: &str) -> Vec<String> {
 
 /// Fails when nothing is said, or when the wrong goroutine, or an unwound one, is named.
 #[test]
-fn who_blocks_its_thread_or_runs_is_named_with_its_reason() {
+fn a_goroutine_that_blocks_its_thread_or_runs_is_named_with_its_reason() {
     if child::is_child() {
         let rt = runtime(2000 * MS);
         rt.run(|| {
@@ -54,7 +54,7 @@ fn who_blocks_its_thread_or_runs_is_named_with_its_reason() {
         drop(rt);
         return;
     }
-    let stderr = child::passes("who_blocks_its_thread_or_runs_is_named_with_its_reason", &[]);
+    let stderr = child::passes("a_goroutine_that_blocks_its_thread_or_runs_is_named_with_its_reason", &[]);
     let whom =
         "goroutine 3 'blocks' [blocks its thread] created at HERE, goroutine 4 [running] created at HERE";
     assert_eq!(
@@ -69,7 +69,7 @@ fn who_blocks_its_thread_or_runs_is_named_with_its_reason() {
 /// A goroutine that runs, or blocks its thread, while no goroutine waits for its P needs no other thread. Fails by a message
 /// about a limit for which no goroutine waits, or when a goroutine keeps its P at the end and can't be named.
 #[test]
-fn at_the_limit_of_threads_who_runs_alone_is_named_and_no_thread_is_missed() {
+fn at_the_limit_of_threads_a_lone_goroutine_is_named_and_no_thread_is_missed() {
     if child::is_child() {
         // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
         let rt = unsafe { Runtime::builder().procs(1).max_threads(1).shutdown_timeout(2000 * MS).build() }
@@ -90,7 +90,7 @@ fn at_the_limit_of_threads_who_runs_alone_is_named_and_no_thread_is_missed() {
         return;
     }
     let stderr =
-        child::passes("at_the_limit_of_threads_who_runs_alone_is_named_and_no_thread_is_missed", &[]);
+        child::passes("at_the_limit_of_threads_a_lone_goroutine_is_named_and_no_thread_is_missed", &[]);
     let whom = "goroutine 2 [running] created at HERE";
     assert_eq!(
         told(&stderr),

@@ -156,7 +156,7 @@ fn holder<T: Send + Sync + 'static>(counts: &Counts, rt: &Runtime, shared: Arc<T
 
 /// Fails by a count of drops, when a wait ends as if nothing had happened, or when a goroutine is left behind.
 #[test]
-fn whoever_waits_is_unwound() {
+fn each_kind_of_wait_is_unwound() {
     for (name, kind) in KINDS {
         everywhere(|rt| {
             let counts = Counts::default();
@@ -194,7 +194,7 @@ fn all_of_them_at_once_are_unwound_by_a_drop() {
 /// A goroutine in a call that blocks its thread is not unwound there, but at its next park. Fails when a goroutine is left
 /// behind, or goes on.
 #[test]
-fn who_comes_back_from_a_blocking_call_is_unwound_where_it_parks() {
+fn a_goroutine_is_unwound_where_it_parks_after_a_blocking_call() {
     everywhere(|rt| {
         let counts = Counts::default();
         let _blocks = counts.go(&rt, || {

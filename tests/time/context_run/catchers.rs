@@ -64,7 +64,7 @@ fn each_run_catches_its_own_the_innermost_first() {
 
 /// Fails if a goroutine that catches every throw is not thrown at exactly three times, or loses its place in the queue.
 #[test]
-fn who_catches_it_three_times_may_wait_and_keeps_its_place() {
+fn a_catcher_of_three_throws_may_wait_and_keeps_its_place() {
     everywhere(|rt| {
         let event = Arc::new(Event::new());
         let (ctx, cancel) = Context::background().with_cancel();

@@ -93,7 +93,7 @@ fn the_end_finishes_what_is_under_way() {
 
 /// Fails if clients that never finish their requests, or never read, delay the end for longer than a second.
 #[test]
-fn the_end_does_not_wait_for_those_who_never_finish() {
+fn the_end_does_not_wait_for_clients_that_never_finish() {
     everywhere(|procs| {
         let site = Site::with(procs, &["--grace", "300"]);
         site.scratch.file("www/long", content(64 << 20));

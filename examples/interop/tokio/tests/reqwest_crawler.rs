@@ -125,7 +125,7 @@ fn a_thousand_pages_are_fetched_once_each_and_so_many_at_once() {
 /// Fails when a link is resolved against the page that was redirected, or when the target page is fetched again under its own
 /// name.
 #[test]
-fn links_of_a_page_that_has_moved_are_those_of_its_place() {
+fn links_of_a_moved_page_are_relative_to_its_new_place() {
     let site = Site::new();
     everywhere(|procs| {
         let mut command = example!("reqwest_crawler");

@@ -98,7 +98,7 @@ impl<T> Chan<T> {
         // One condition at a time, so that each is a branch: the compiler would otherwise first compute one value from all of
         // them.
         if state.has_messages() {
-            if state.has_nobody_who_wants_room() {
+            if state.has_no_waiter_for_room() {
                 // SAFETY: by this function's contract.
                 unsafe { self.pop(&mut state, slot) };
                 return Ended::Done;

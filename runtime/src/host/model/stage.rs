@@ -135,7 +135,7 @@ pub fn fall_asleep<const N: usize>(runtime: &Runtime) {
 /// Returns `true` if all Ms stand by, and one of them is in the poller.
 fn is_asleep(runtime: &Runtime) -> bool {
     let sched = runtime.sched();
-    sched.host.somebody_polls() && sched.procs_are_idle()
+    sched.host.is_poller_occupied() && sched.procs_are_idle()
 }
 
 /// A place where threads wait for each other.

@@ -79,7 +79,7 @@ impl ModelHost {
     }
 
     /// Returns `true` if a thread blocks in the poller.
-    pub(crate) fn somebody_polls(&self) -> bool {
+    pub(crate) fn is_poller_occupied(&self) -> bool {
         self.world().polling > 0
     }
 

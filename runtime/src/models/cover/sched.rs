@@ -30,7 +30,7 @@ impl Handle {
     }
     /// Blocks the calling thread until the M that was sent to the poller waits there.
     pub fn await_poller(&self) {
-        while !self.somebody_polls() {
+        while !self.is_poller_occupied() {
             loom::thread::yield_now();
         }
     }
@@ -204,7 +204,7 @@ impl Handle {
     }
     /// Returns `true` if no M holds a P, and one waits in the poller.
     pub fn has_all_asleep(&self) -> bool {
-        self.somebody_polls() && self.0.procs_are_idle()
+        self.is_poller_occupied() && self.0.procs_are_idle()
     }
     /// Makes the caller's M make a visit before its next goroutine. Called on a goroutine.
     ///
@@ -247,8 +247,8 @@ impl Handle {
         self.0.wakep();
     }
     /// Returns `true` if an M waits in the poller.
-    pub fn somebody_polls(&self) -> bool {
-        self.0.host.somebody_polls()
+    pub fn is_poller_occupied(&self) -> bool {
+        self.0.host.is_poller_occupied()
     }
     /// Polls without waiting, as a busy M does now and then. Called on a goroutine.
     pub fn poll_now(&self) {

@@ -144,7 +144,7 @@ impl<S: AsFd> Socket<S> {
         desc: Option<&'s PollDesc<Active>>,
         (direction, turn): (Direction, Option<Turn>),
     ) -> io::Result<Told<'s>> {
-        let Some(sched) = home.sched() else { return Err(nobody_tells()) };
+        let Some(sched) = home.sched() else { return Err(unwatched_error()) };
         if turn.is_none() {
             sched.descs.note_task();
         }
@@ -183,7 +183,7 @@ fn has_ended() -> io::Error {
 }
 
 #[cold]
-fn nobody_tells() -> io::Error {
+fn unwatched_error() -> io::Error {
     io::Error::new(
         io::ErrorKind::Unsupported,
         "poll: would block, and no runtime's poller watches the socket: poll it on a goroutine first, as in gmp::block_on; a \

@@ -194,7 +194,7 @@ impl<H: Host> Sched<H> {
         // A ring that was longer is looked at again.
         let victim = match p.queue_age.longer.get() {
             Some((longer, _)) => &self.ps[longer as usize],
-            None => self.somebody_else(m, p)?,
+            None => self.draw_other_p(m, p)?,
         };
         if self.is_idle(victim) {
             p.queue_age.longer.set(None);
@@ -238,7 +238,7 @@ impl<H: Host> Sched<H> {
     /// Returns a P to look at. If a retired P is drawn (there can be many more of these than of others), a P in use is drawn
     /// instead. A surplus P that is held is as good as any: without hand-off its M might keep that P, and then only a helper
     /// sees the goroutines in the P's queue.
-    fn somebody_else(&self, m: &M<H>, p: &P<H>) -> Option<&P<H>> {
+    fn draw_other_p(&self, m: &M<H>, p: &P<H>) -> Option<&P<H>> {
         let drawn = another_of(m, p, &self.ps)?;
         if self.is_surplus(drawn) && self.is_idle(drawn) {
             another_of(m, p, self.ps_in_use())
@@ -283,7 +283,7 @@ mod tests {
 
     /// Fails when a goroutine that yields alone counts as waiting, or when a long queue that moves fast counts as old.
     #[test]
-    fn the_age_is_the_wait_of_those_who_were_run() {
+    fn the_age_is_the_wait_of_goroutines_that_were_run() {
         let age = QueueAge::new();
         assert_eq!(age.advance((0, 0), at(0)), 0);
         assert_eq!(age.advance((0, 0), at(1_000)), 0, "nobody waited");

@@ -298,7 +298,7 @@ mod tests {
 
     /// Fails when the look for one goroutine, which is under the lock, is as long as the mail.
     #[test]
-    fn one_is_looked_for_among_the_first() {
+    fn a_goroutine_is_looked_for_among_the_first() {
         let gs = Vec::from_iter((0..=LOOKED_THROUGH).map(|_| G::<Active>::new()));
         let mut mail = Mail::new();
         gs.iter().for_each(|g| mail.put(0, GRef::new(g)));
@@ -330,7 +330,7 @@ mod tests {
 
     /// Fails when goroutines that mail others to their own P leave no turn to goroutines that any P may run.
     #[test]
-    fn now_and_then_one_that_is_for_all_goes_first() {
+    fn now_and_then_a_goroutine_for_all_ps_goes_first() {
         let gs: [G<Active>; 12] = std::array::from_fn(|_| G::new());
         let mut mail = Mail::new();
         gs.iter().for_each(|g| mail.put(0, GRef::new(g)));

@@ -463,7 +463,7 @@ mod tests {
     /// Fails if a waiter is not seen, and so waits for as long as the goroutine of the stay runs; if a goroutine loses its P to
     /// its own job, or to a goroutine of `Background`; or if a P is taken, and no M can come for those that wait.
     #[test]
-    fn who_waits_for_the_p_of_whom() {
+    fn each_kind_of_waiter_for_a_p_is_seen() {
         const NOBODY: Others =
             Others { queued: false, jobs: false, left_jobs: false, patient: false, ender: false };
         const JOBS: Others = Others { jobs: true, patient: true, ..NOBODY };

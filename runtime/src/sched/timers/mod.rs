@@ -228,7 +228,7 @@ impl<H: Host> Sched<H> {
     pub(crate) fn call_is_next(&self, due: Nanos) {
         unless!(CallMovedInSilence, self.wake_poller_before(due));
         mutant!(CallSendsNobody: return);
-        // Acquire: partner `nobody_waits`; the census is read after that. No model has the two: without this wake the monitor
+        // Acquire: partner `note_no_poller`; the census is read after that. No model has the two: without this wake the monitor
         // sends an M to the poller, as it does when the M in the poller was sent away with a P. TimerFence orders the load,
         // too: an M that enters the poller later sees the timer.
         if self.poll_until.load(Acquire) == NO_POLLER && self.census.lacks_a_spinner() {

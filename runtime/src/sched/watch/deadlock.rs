@@ -211,7 +211,7 @@ impl<H: Host> Default for Runtimes<H> {
 
 impl<H: Host> Known<H> {
     /// Names the monitor of the oldest runtime as the one that answers SIGQUIT.
-    fn name_who_answers(&self) {
+    fn name_answering_monitor(&self) {
         let oldest = self.all.first().and_then(Weak::upgrade);
         let note = oldest.map_or(std::ptr::null(), |sched| &raw const sched.monitor_note);
         // SAFETY: a scheduler lives until it has left this list, and its leaving calls this function again.
@@ -224,14 +224,14 @@ impl<H: Host> Runtimes<H> {
     pub(crate) fn begin(&self, sched: &Arc<Sched<H>>) {
         let mut known = self.known.lock();
         known.all.push(Arc::downgrade(sched));
-        known.name_who_answers();
+        known.name_answering_monitor();
     }
 
     /// A runtime begins to end: from here on its threads count as foreign ones.
     pub(crate) fn end(&self, sched: &Sched<H>) {
         let mut known = self.known.lock();
         known.all.retain(|known| !std::ptr::eq(known.as_ptr(), sched));
-        known.name_who_answers();
+        known.name_answering_monitor();
     }
 
     /// Makes monitors judge anew, because the reason for which the process counted as awake is gone.

@@ -127,7 +127,7 @@ enum Which {
 
 impl<H: Host> Sched<H> {
     /// Tells the operator which goroutines the ender waits for, once the ender has waited long enough.
-    pub(crate) fn tell_whom_the_end_awaits(&self, patience: &mut Patience) {
+    pub(crate) fn tell_awaited_goroutines(&self, patience: &mut Patience) {
         if patience.next.is_none_or(|next| H::now() < next) {
             return;
         }

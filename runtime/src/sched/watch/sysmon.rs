@@ -362,7 +362,7 @@ mod tests {
 
     /// Fails if the monitor sleeps past the moment at which it has to send an M.
     #[test]
-    fn it_looks_soon_while_nobody_is_in_the_poller_beside_an_idle_p() {
+    fn it_looks_soon_while_no_m_is_in_the_poller_beside_an_idle_p() {
         assert_eq!(UNSERVED.pause(), UNPOLLED_LIMIT);
         for sight in [AT_REST, Sight { polling: true, ..UNSERVED }, Sight { idle: Idle::None, ..UNSERVED }] {
             assert_eq!(sight.pause(), Duration::MAX, "{sight:?}");

@@ -182,7 +182,7 @@ mod tests {
 
     /// Fails if a trace leaves out goroutines that the owner of a P has taken into its batch.
     #[test]
-    fn those_in_a_batch_are_counted() {
+    fn goroutines_in_a_batch_are_counted() {
         const COUNT: usize = 40;
         // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
         let runtime = unsafe { Runtime::builder().procs(1).build() }.unwrap();

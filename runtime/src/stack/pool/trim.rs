@@ -26,7 +26,7 @@ impl StackPool {
             stock.cold = stock.cold.max(stock.low);
             stock.low = stock.free.len();
         }
-        inner.list_those_that_may_go();
+        inner.list_slabs_that_may_go();
         !inner.listed.is_empty() || inner.stocks.iter().any(|stock| !stock.free.is_empty())
     }
 
@@ -34,7 +34,7 @@ impl StackPool {
     pub(super) fn trim_all(&self) {
         let mut inner = self.inner.lock();
         inner.stocks.iter_mut().for_each(|stock| stock.cold = stock.free.len());
-        inner.list_those_that_may_go();
+        inner.list_slabs_that_may_go();
         drop(inner);
         while self.trim_some() {}
     }
@@ -81,7 +81,7 @@ impl Inner {
     }
 
     /// Lists the slabs that may go: reservations may have come back since a slab was looked at.
-    fn list_those_that_may_go(&mut self) {
+    fn list_slabs_that_may_go(&mut self) {
         for index in 0..self.slabs.len() {
             if self.slabs[index].as_ref().is_some_and(|slab| self.may_go(slab)) {
                 self.list(index);

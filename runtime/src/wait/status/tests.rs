@@ -54,7 +54,7 @@ fn a_refused_commit_that_meets_a_hold_leaves_the_owner_to_the_holder() {
 
 /// Fails if a held G is queued twice or never.
 #[test]
-fn whoever_ends_a_hold_queues_what_was_readied_meanwhile() {
+fn the_end_of_a_hold_queues_a_g_that_was_readied_meanwhile() {
     let (word, number) = waiting();
     assert_eq!(word.hold(), Some(Status::Waiting));
     assert!(word.claim(number));
@@ -185,7 +185,7 @@ fn a_nudge_leaves_a_word_alone_that_its_owner_may_store() {
 
 /// Fails if an owner never sleeps after the hook refused, when the timer has claimed the wait and not yet readied the owner.
 #[test]
-fn a_refused_owner_sleeps_until_whoever_was_faster_readies_it() {
+fn a_refused_owner_sleeps_until_the_faster_waker_readies_it() {
     let (word, number) = waiting();
     assert_eq!(word.cancel_park(number), CancelPark::Resume);
     assert_eq!(word.why(number), Why::Refused);

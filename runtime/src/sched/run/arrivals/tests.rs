@@ -95,7 +95,7 @@ fn arrivals_take_half_of_the_time_at_most() {
 /// One arrival becomes ready again soon after it has run, as for a client that asks again once it has its answer. Fails when
 /// this arrival takes more than half of the time.
 #[test]
-fn one_that_comes_back_at_once_takes_half_of_the_time_at_most() {
+fn an_arrival_that_comes_back_at_once_takes_half_of_the_time_at_most() {
     for ring in LENGTHS {
         for arrival in LENGTHS {
             let (lengths, mut ready) = (Lengths { ring, arrival, visit: 0 }, 0);

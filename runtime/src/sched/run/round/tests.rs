@@ -296,7 +296,7 @@ fn exchange_by(round: &Round, lengths: (usize, usize), take: Take) -> Exchange {
 /// Fails when a goroutine of any kind is overtaken again and again: by goroutines that a spawner puts into the ring, or by an
 /// overflow that sends the goroutine back.
 #[test]
-fn whoever_is_runnable_runs_within_a_round() {
+fn a_runnable_goroutine_runs_within_a_round() {
     for most in [100, 300, 600, 1000, 3000, 10_000] {
         for spawners in [1, 2, 20, 300] {
             let longest = Play::new(true, most, spawners).play(200_000);
@@ -313,10 +313,10 @@ fn whoever_is_runnable_runs_within_a_round() {
     }
 }
 
-/// Does the same as `whoever_is_runnable_runs_within_a_round` under each policy, with a wider bound: as many goroutines as a
+/// Does the same as `a_runnable_goroutine_runs_within_a_round` under each policy, with a wider bound: as many goroutines as a
 /// policy moves at once can overtake. Fails when a goroutine starves under one of the policies.
 #[test]
-fn under_every_policy_whoever_is_runnable_runs() {
+fn under_every_policy_a_runnable_goroutine_runs() {
     for overflow in [Overflow::PutOne, Overflow::PutHalf] {
         for global in [FromGlobal::One, FromGlobal::Share, FromGlobal::All] {
             for (tick, most, spawners) in [(2, 600, 2), (61, 300, 20), (61, 3000, 2), (997, 1000, 20)] {
@@ -357,7 +357,7 @@ fn sleepers_leave_the_others_their_turns() {
 
 /// Without rounds the simulation shows starvation, for which rounds exist. Fails when goroutines that yield need no rounds.
 #[test]
-fn without_rounds_somebody_starves() {
+fn without_rounds_goroutines_starve() {
     for most in [1000, 3000, 10_000] {
         let longest = Play::new(false, most, 2).play(200_000);
         for of in [Of::Thread, Of::Timer, Of::Child] {
@@ -428,7 +428,7 @@ fn each_p_takes_its_share() {
 
 /// Fails when an overflow sends out goroutines that have come from the global queue.
 #[test]
-fn an_overflow_keeps_those_of_the_round() {
+fn an_overflow_keeps_the_goroutines_of_the_round() {
     for head in [0, u32::MAX - 10] {
         let round = Round::new();
         assert!(round.note_yield(head.wrapping_add(30)));
