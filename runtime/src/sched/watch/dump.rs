@@ -200,13 +200,15 @@ impl<H: Host> Sched<H> {
     fn snapshot_all(&self, wanted: Wanted) -> Snapshot {
         let (mut all, mut running) = (Snapshot::default(), Vec::new());
         let now = H::now();
-        for g in self.gs().live() {
+        // A closure, so that its `Frames` are off the stack when `look_at_running` needs the room.
+        let see = |g: GRef<H>| {
             let (mut frames, id) = (Frames::new(), g.id());
             match self.see(g, &mut frames) {
                 Some(held) => all.add(held, &frames, now),
                 None => running.push(Runs::new(g, id)),
             }
-        }
+        };
+        self.gs().live().into_iter().for_each(see);
         if H::SEES_RUNNING && wanted == Wanted::ByUser {
             self.look_at_running(&mut running, &mut all);
         }
