@@ -333,8 +333,8 @@ fn no_p_retires_after_growing_beside_an_m_that_goes_idle() {
     });
 }
 
-/// As `no_p_retires_after_growing_beside_an_m_that_goes_idle`, but a thread counts the Ps, and ends the runtime, as soon as both
-/// goroutines have ended.
+/// As `no_p_retires_after_growing_beside_an_m_that_goes_idle`, but a thread counts the Ps, and ends the runtime, as soon as
+/// both goroutines have ended.
 #[test]
 fn no_p_retires_after_growing_beside_the_ends_of_goroutines() {
     Model::new().preemptions(1).check("leave_vs_grow_and_ends", || {
