@@ -166,6 +166,7 @@ impl StandingHook {
 }
 
 /// A hook that stands as long as this value lives.
+#[must_use = "its drop takes the hook back"]
 pub(crate) struct NotedHere(*const StandingHook);
 
 impl Drop for NotedHere {
