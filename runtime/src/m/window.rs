@@ -8,6 +8,7 @@ use crate::p::P;
 use crate::sched::lasting::MRef;
 use crate::sched::park::Yield;
 use crate::sched::switch;
+use std::marker::PhantomData;
 
 /// The calling thread is inside the runtime, its M holds `p`, and it does not park before the drop, which leaves.
 pub(crate) struct Inside<'a, H: Host> {
@@ -28,6 +29,8 @@ impl<H: Host> Drop for Inside<'_, H> {
 /// The calling goroutine is inside the runtime, and its M holds a P. The drop leaves.
 pub(crate) struct Window<H: Host> {
     m: MRef<H>,
+    /// The drop leaves on the thread that has entered.
+    _of_this_thread: PhantomData<*const ()>,
 }
 
 impl<H: Host> Window<H> {
@@ -38,7 +41,7 @@ impl<H: Host> Window<H> {
         let m = M::current()?;
         let m = if m.enter() { m } else { Self::reenter(m) };
         m.touch_p();
-        Some(Window { m: MRef::of(m) })
+        Some(Window { m: MRef::of(m), _of_this_thread: PhantomData })
     }
 
     /// Enters from a goroutine whose M holds a P. Returns `None` otherwise. Never parks.
@@ -54,7 +57,7 @@ impl<H: Host> Window<H> {
         debug_assert!(inside.leave, "enter_with_p: called inside the runtime");
         let m = MRef::of(inside.m);
         std::mem::forget(inside);
-        Some(Window { m })
+        Some(Window { m, _of_this_thread: PhantomData })
     }
 
     #[cold]

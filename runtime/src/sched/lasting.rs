@@ -5,6 +5,7 @@
 //! pointer to one stands in that scheduler, in its Ps and Ms, and on the stacks of its threads and goroutines, which keep the
 //! scheduler.
 
+use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
 use std::ops::Deref;
@@ -16,12 +17,23 @@ pub(crate) type MRef<H> = Lasting<M<H>>;
 /// A pointer to a part of a scheduler that lives as long as the scheduler: see the module's header. Copies are free.
 pub(crate) struct Lasting<T>(NonNull<T>);
 
-impl<T> Lasting<T> {
+impl<H: Host> PRef<H> {
+    /// `p` lies in a slot of its scheduler.
     #[inline(always)]
-    pub(crate) fn of(part: &T) -> Self {
-        Lasting(NonNull::from(part))
+    pub(crate) fn of(p: &P<H>) -> Self {
+        Lasting(NonNull::from(p))
     }
+}
 
+impl<H: Host> MRef<H> {
+    /// `m` came from `boxed`.
+    #[inline(always)]
+    pub(crate) fn of(m: &M<H>) -> Self {
+        Lasting(NonNull::from(m))
+    }
+}
+
+impl<T> Lasting<T> {
     /// Returns the pointer by which `free` frees `part`.
     pub(crate) fn boxed(part: Box<T>) -> Self {
         Lasting(NonNull::from(Box::leak(part)))

@@ -438,10 +438,11 @@ impl StatusWord {
         })
     }
 
-    /// As `seize`, for a goroutine that was taken out of a run queue for good. The goroutine may be in the middle of an open
-    /// wait: a nudge has queued it, or it came back without a P.
+    /// As `seize`, for a runnable goroutine that the caller alone knows of, and that no M will run: the caller has taken the
+    /// goroutine out of a run queue for good, or has nudged it when its scheduler had gone. The goroutine may be in the middle
+    /// of an open wait: a nudge has made it runnable, or it came back without a P.
     pub(crate) fn seize_queued(&self) {
-        // Relaxed: the queue has published all else.
+        // Relaxed: the queue, or the Acquire of the nudge, has published all else.
         self.update(Relaxed, |word| match word.status() {
             Status::Runnable if word.has(OPEN) && !word.has(CLAIMED) => {
                 mutant!(SeizeQueuedLeavesOpen: return (None, ()));

@@ -200,15 +200,7 @@ impl<H: Host> Sched<H> {
     fn snapshot_all(&self, wanted: Wanted) -> Snapshot {
         let (mut all, mut running) = (Snapshot::default(), Vec::new());
         let now = H::now();
-        // A closure, so that its `Frames` are off the stack when `look_at_running` needs the room.
-        let see = |g: GRef<H>| {
-            let (mut frames, id) = (Frames::new(), g.id());
-            match self.see(g, &mut frames) {
-                Some(held) => all.add(held, &frames, now),
-                None => running.push(Runs::new(g, id)),
-            }
-        };
-        self.gs().live().into_iter().for_each(see);
+        self.gs().live().into_iter().for_each(|g| self.see_into(g, &mut all, &mut running, now));
         if H::SEES_RUNNING && wanted == Wanted::ByUser {
             self.look_at_running(&mut running, &mut all);
         }
@@ -217,6 +209,16 @@ impl<H: Host> Sched<H> {
         all.seen.sort_unstable_by_key(|g| g.id);
         all.unseen.sort_unstable();
         all
+    }
+
+    /// Adds `g` to `all`, or to `running`. Not inlined: the `Frames` are off the stack when `look_at_running` needs the room.
+    #[inline(never)]
+    fn see_into(&self, g: GRef<H>, all: &mut Snapshot, running: &mut Vec<Runs<H>>, now: Nanos) {
+        let (mut frames, id) = (Frames::new(), g.id());
+        match self.see(g, &mut frames) {
+            Some(held) => all.add(held, &frames, now),
+            None => running.push(Runs::new(g, id)),
+        }
     }
 
     /// Holds `g`, if it does not run, and reads it.

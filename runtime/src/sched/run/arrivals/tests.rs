@@ -455,16 +455,19 @@ fn a_turn_goes_on_and_ends_whichever_m_holds_the_p() {
     let began = Active::now().saturating_add(Duration::from_secs(60));
     let seen =
         move |after| Seen { tick: 0, now: began.saturating_add(after), waiting: 0, round: 0, queued: 0 };
-    let arrivals = || M::<Active>::current().and_then(M::look_in).map(|it| &it.p.poll_schedule.arrivals);
     let begins = move || {
-        arrivals().map(|arrivals| {
-            arrivals.end_turn(seen(Duration::ZERO));
-            arrivals.go_first(seen(Duration::ZERO));
-            thread::current().id()
-        })
+        let inside = M::<Active>::current().and_then(M::look_in)?;
+        let arrivals = &inside.p.poll_schedule.arrivals;
+        arrivals.end_turn(seen(Duration::ZERO));
+        arrivals.go_first(seen(Duration::ZERO));
+        Some(thread::current().id())
     };
     let goes_on = move |before| {
-        let Some(arrivals) = arrivals().filter(|it| it.have_their_turn()) else { return false };
+        let Some(inside) = M::<Active>::current().and_then(M::look_in) else { return false };
+        let arrivals = &inside.p.poll_schedule.arrivals;
+        if !arrivals.have_their_turn() {
+            return false;
+        }
         assert_ne!(thread::current().id(), before);
         assert!(arrivals.may_go_first(seen(TURN - Duration::from_nanos(1))));
         assert!(!arrivals.may_go_first(seen(TURN)) && !arrivals.have_their_turn());
