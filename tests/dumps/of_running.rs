@@ -569,7 +569,9 @@ fn a_dump_that_was_short_of_memory_spoils_no_other() {
     if !child::is_child() {
         return drop(child::passes(NAME, &[]));
     }
-    let rt = common::runtime(2);
+    // With a second P another thread would perhaps be starting when the limit is set, and std ends the process where a
+    // thread that has begun finds no memory.
+    let rt = common::runtime(1);
     let over = Arc::new(AtomicBool::new(false));
     let ends = Arc::clone(&over);
     let begun = Arc::new(AtomicBool::new(false));
