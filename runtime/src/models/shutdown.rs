@@ -490,30 +490,6 @@ fn a_message_after_the_end_goes_to_no_queued_receiver() {
     });
 }
 
-/// As `a_message_after_the_end_goes_to_no_left_receiver`, with a receiver that a canceller nudges before, while, or
-/// after the runtime leaves it.
-#[test]
-fn what_is_sent_after_the_end_goes_to_nobody_who_was_nudged() {
-    Model::new().preemptions(1).check("left_after_a_nudge", || {
-        let runtime = runtime(1, 1);
-        let (tx, rx) = chan::bounded(1);
-        let (ctx, cancel) = Context::background().with_cancel();
-        let left = runtime.go({
-            let rx = rx.clone();
-            move || ctx.run(|| rx.recv()).is_ok()
-        });
-        Handle::of(&runtime).await_poller();
-        loom::explore();
-        let canceller = loom::thread::spawn(move || cancel.cancel());
-        let _report = super::cover::leave(runtime, SECOND);
-        canceller.join().unwrap();
-        tx.send(1).unwrap();
-        assert_eq!(rx.recv().unwrap(), 1);
-        drop(left);
-        done();
-    });
-}
-
 /// A goroutine gives its P away, with another goroutine in the P's queue, as the runtime ends. Fails by an assertion
 /// when the P is idle and keeps its queue, or when the joiner is not told.
 #[test]
@@ -697,7 +673,6 @@ fn mutants() {
             (Mutant::SleeperMarksIgnored, "a_goroutine_that_is_woken_while_the_end_begins_ends_once"),
             (Mutant::SeizeLeavesOpen, "a_message_after_the_end_goes_to_no_left_receiver"),
             (Mutant::SeizeQueuedLeavesOpen, "a_message_after_the_end_goes_to_no_queued_receiver"),
-            (Mutant::NudgedStaysOpen, "what_is_sent_after_the_end_goes_to_nobody_who_was_nudged"),
             (
                 Mutant::HandoffpAtTheEndKeepsTheQueue,
                 "what_stands_in_a_p_that_is_given_away_at_the_end_is_left",

@@ -722,8 +722,6 @@ pub enum Mutant {
     LateQueuedStays,
     /// The end of a runtime does not claim the wait of a goroutine that was queued in the middle of it.
     SeizeQueuedLeavesOpen,
-    /// A thread that has nudged a goroutine, and finds that its runtime has gone, does not claim the goroutine's wait.
-    NudgedStaysOpen,
     /// The end of a runtime drops a goroutine that never ran although a dump holds it.
     DiscardIgnoresScan,
     /// The end of the runtime looks without Acquire whether a G is live.
