@@ -41,7 +41,7 @@ impl<T> Lasting<T> {
 
     #[inline(always)]
     pub(crate) fn get<'a>(self) -> &'a T {
-        // SAFETY: the part lives as long as its scheduler, which whoever has the pointer keeps: see the module's header.
+        // SAFETY: the part lives as long as its scheduler, which the holders of the pointer keep: see the module's header.
         unsafe { self.0.as_ref() }
     }
 

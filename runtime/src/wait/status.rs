@@ -441,6 +441,9 @@ impl StatusWord {
     /// As `seize`, for a runnable goroutine that the caller alone knows of, and that no M will run: the caller has taken the
     /// goroutine out of a run queue for good, or has nudged it when its scheduler had gone. The goroutine may be in the middle
     /// of an open wait: a nudge has made it runnable, or it came back without a P.
+    ///
+    /// *Known gap*: a waker that has claimed the wait, and has not readied the goroutine yet, is passed over. The abandon hook
+    /// then runs beside that waker, and what the waker hands over is lost.
     pub(crate) fn seize_queued(&self) {
         // Relaxed: the queue, or the Acquire of the nudge, has published all else.
         self.update(Relaxed, |word| match word.status() {
