@@ -29,6 +29,7 @@ mod watch;
 pub mod within;
 
 use gmp::Runtime;
+pub use waits::other_threads_sleep;
 pub use watch::*;
 
 /// Checks that the property holds in a fresh runtime of each size.

@@ -1,4 +1,4 @@
-//! Whether a member of a crew waits.
+//! Whether a member of a crew, or every thread, waits.
 
 use crate::crew::Member;
 use crate::{dumps, until};
@@ -45,4 +45,19 @@ fn asleep(thread: i32) -> Option<String> {
     let status = fs::read_to_string(format!("/proc/self/task/{thread}/status")).ok()?;
     let sleeps = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches:"))?;
     status.contains("\nState:\tS").then(|| sleeps.to_owned())
+}
+
+/// Returns `true` if all threads but the calling one wait for a futex: none is in the poller, about to
+/// run, or at its very beginning.
+pub fn other_threads_sleep() -> bool {
+    // SAFETY: gettid has no preconditions.
+    let own = unsafe { libc::gettid() }.to_string();
+    let futex = format!("{} ", libc::SYS_futex);
+    let sleeps = |task: std::io::Result<fs::DirEntry>| {
+        let task = task.expect("a thread");
+        // A thread that has ended counts as asleep.
+        task.file_name().to_str() == Some(&own)
+            || fs::read_to_string(task.path().join("syscall")).map_or(true, |says| says.starts_with(&futex))
+    };
+    fs::read_dir("/proc/self/task").expect("/proc is mounted").all(sleeps)
 }

@@ -1,11 +1,10 @@
 //! Sleeps: as exact as the kernel's own, in order, and never early.
 
 use crate::measure::{Meeting, alone, median, percentile, spin_for};
-use common::{runtime, watched};
+use common::{other_threads_sleep, runtime, watched};
 use gmp::net::TcpListener;
 use gmp::time::{after_func, sleep, sleep_until};
 use gmp::{go, yield_now};
-use std::fs::{DirEntry, read_dir, read_to_string};
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
 use std::thread;
@@ -129,20 +128,6 @@ enum Round {
 /// So many turns have some sixteen visits, and take far less time than the monitor gives the M that is to poll.
 const TURNS: usize = 1000;
 
-/// Returns `true` if all threads but the calling one wait for a futex: none is in the poller, or about to run.
-fn all_others_sleep() -> bool {
-    // SAFETY: gettid has no preconditions.
-    let own = unsafe { libc::gettid() }.to_string();
-    let futex = format!("{} ", libc::SYS_futex);
-    let sleeps = |task: std::io::Result<DirEntry>| {
-        let task = task.expect("a thread");
-        // A thread that has ended counts as asleep.
-        task.file_name().to_str() == Some(&own)
-            || read_to_string(task.path().join("syscall")).map_or(true, |says| says.starts_with(&futex))
-    };
-    read_dir("/proc/self/task").expect("/proc is mounted").all(sleeps)
-}
-
 /// Runs a goroutine that yields while the time of another one, which sleeps on the other P, comes. A listener gives the M that
 /// yields a poller to look at.
 fn yields_beside_a_sleeper_of_another_p() -> Round {
@@ -169,7 +154,7 @@ fn yields_beside_a_sleeper_of_another_p() -> Round {
             yield_now();
             woken.load(SeqCst)
         });
-        let forgotten = || all_others_sleep() && !woken.load(SeqCst);
+        let forgotten = || other_threads_sleep() && !woken.load(SeqCst);
         turns.map_or_else(|| if forgotten() { Round::Forgotten } else { Round::Unknown }, Round::Woke)
     });
     let round = yields.join().unwrap();

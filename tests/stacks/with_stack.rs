@@ -367,6 +367,7 @@ fn the_end_of_a_runtime_unwinds_it() {
 }
 
 /// Goes down until `used` bytes lie between `top` and its frame, and waits there.
+#[cfg(not(gmp_asan))]
 #[inline(never)]
 fn waits_below(top: usize, used: usize, begun: &AtomicUsize) {
     let frame = black_box([0_u8; 128]);
@@ -380,7 +381,8 @@ fn waits_below(top: usize, used: usize, begun: &AtomicUsize) {
 }
 
 /// A throw needs stack. Fails when a goroutine is unwound on a stack that is nearly full, as the room was computed from the
-/// distance to another stack.
+/// distance to another stack. With AddressSanitizer a wait takes more than the stack that is left here.
+#[cfg(not(gmp_asan))]
 #[test]
 fn a_goroutine_on_a_nearly_full_stack_is_left() {
     everywhere(|rt| {

@@ -1,7 +1,7 @@
 //! `lock_os_thread`: a goroutine keeps its thread, no other goroutine gets that thread, and none hangs because of it.
 
 use common::child;
-use common::{PROCS, everywhere, runtime, until, watched};
+use common::{PROCS, everywhere, other_threads_sleep, runtime, until, watched};
 use gmp::net::TcpStream;
 use gmp::sync::{Mutex, WaitGroup};
 use gmp::time::sleep;
@@ -518,8 +518,10 @@ fn a_locked_goroutine_wakes_also_where_the_kernel_refuses_threads() {
     });
 }
 
-/// Leaves no memory for another thread's stack, from here on.
+/// Leaves no memory for another thread's stack, from here on. The process has only threads that will sleep.
 fn refuse_threads() {
+    // std ends the process where a thread that has begun finds no memory for its signal stack.
+    until(other_threads_sleep);
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let size = status.lines().find_map(|line| line.strip_prefix("VmSize:")).unwrap();
     let kib: u64 = size.trim().trim_end_matches(" kB").parse().unwrap();
