@@ -9,7 +9,10 @@
 /// Grouped by protocol: by the module of models that must find the mutant, or by the folder of the line.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
-#[cfg_attr(feature = "generator", allow(dead_code, reason = "that backend does without some of the files"))]
+#[cfg_attr(
+    any(feature = "generator", not(target_arch = "x86_64")),
+    allow(dead_code, reason = "the backend `generator` does without some of the files")
+)]
 pub enum Mutant {
     // Submitting, and going idle (`models/submit_vs_idle.rs`).
     /// A submitter queues its goroutine and wakes no M.
