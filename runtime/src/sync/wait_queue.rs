@@ -20,7 +20,7 @@ mod future;
 
 use crate::host::Active;
 use crate::prim::hooks::*;
-use crate::prim::{Mutex, MutexGuard};
+use crate::prim::{Mutex, MutexGuard, UnsafeCell};
 use crate::sched::park::Commit;
 use crate::sched::run::wake::goready;
 use crate::wait::abandon::AbandonHook;
@@ -29,7 +29,6 @@ use crate::wait::queue::{Node, Queue};
 use crate::wait::task::Readied;
 use crate::wait::waiter::{Claimed, How, Wait, Waiter, Woke};
 pub(crate) use future::{Gone, TaskIn};
-use std::cell::Cell;
 use std::ptr::NonNull;
 
 /// A waiter and its request.
@@ -38,14 +37,29 @@ pub(crate) struct Record<W> {
     hook: AbandonHook,
     pub(crate) want: W,
     waiter: Waiter<Active>,
-    notified: Cell<bool>,
+    /// Written by the notifier that has claimed the wait; then read by the waiter, or by its abandon hook.
+    notified: UnsafeCell<bool>,
 }
 
 impl<W> Record<W> {
     #[inline(always)]
     fn new<S: HasWaitQueue<Want = W>>(want: W, waiter: Waiter<Active>) -> Node<Self> {
         let hook = AbandonHook::new(run::<S>);
-        Node::new(Record { hook, want, waiter, notified: Cell::new(false) })
+        Node::new(Record { hook, want, waiter, notified: UnsafeCell::new(false) })
+    }
+
+    /// Called by the notifier that has claimed the wait.
+    #[inline(always)]
+    fn set_notified(&self) {
+        // SAFETY: the claim was won, so no other thread uses the cell until the notifier readies the waiter.
+        self.notified.with_mut(|notified| unsafe { *notified = true });
+    }
+
+    /// Called when the wait is over, by the waiter or by its abandon hook.
+    #[inline(always)]
+    fn is_notified(&self) -> bool {
+        // SAFETY: the wait is claimed, and a notifier that has claimed it has readied the waiter, and writes no more.
+        self.notified.with(|notified| unsafe { *notified })
     }
 }
 
@@ -100,7 +114,7 @@ impl<W> WaitQueue<W> {
             // readied.
             let record = unsafe { &first.as_ref().value };
             if record.waiter.claim() {
-                record.notified.set(true);
+                record.set_notified();
                 return Some(NotifiedOne(first));
             }
         }
@@ -127,7 +141,7 @@ impl<W> WaitQueue<W> {
             // SAFETY: as in `first`. Once the wait is claimed the record stays, until the owner is readied.
             let record = unsafe { &first.as_ref().value };
             if record.waiter.claim() {
-                record.notified.set(true);
+                record.set_notified();
                 // SAFETY: the record stands in no queue, and stays until `Notified::ready` has taken it out and readied
                 // the owner.
                 unsafe { notified.0.push_back(first) };
@@ -258,7 +272,7 @@ unsafe fn run<S: HasWaitQueue>(hook: *const AbandonHook) {
     // SAFETY: by this function's contract. The record lies on a stack that stays as it is.
     let record = unsafe { &*hook.cast::<Record<S::Want>>() };
     // Another thread calls the wakers: no user code may run where a hook is run (`sched/stop.rs`).
-    S::settle(&record.want, record.notified.get()).call_wakers_elsewhere();
+    S::settle(&record.want, record.is_notified()).call_wakers_elsewhere();
 }
 
 /// The result of a wait whose waiter left the queue without a notification.
@@ -304,7 +318,7 @@ pub(crate) fn wait_in_and<'a, S: HasWaitQueue>(
         Commit::Park
     });
     wait.on_abandon(std::ptr::null());
-    if record.value.notified.get() {
+    if record.value.is_notified() {
         return Ok(record.value.want);
     }
     let mut state = lock.lock();
