@@ -205,6 +205,20 @@ pub fn leave(runtime: Runtime, limit: Duration) -> Report {
     runtime.leave(limit)
 }
 
+/// Makes a goroutine keep the only M of a runtime until the result is raised.
+pub fn keep_the_thread(runtime: &Runtime) -> Flag {
+    let (kept, over) = (Flag::default(), Flag::default());
+    drop(runtime.go({
+        let (kept, over) = (kept.clone(), over.clone());
+        move || {
+            kept.raise();
+            over.wait_on_thread();
+        }
+    }));
+    kept.wait_on_thread();
+    over
+}
+
 /// A parker that looks at each nudge, as the threads that nudge it see it.
 #[derive(Clone)]
 pub struct Looker(Waiter<Active>);

@@ -1,8 +1,9 @@
 //! `sync::Event`: a notification meets the waiter, or leaves a permit.
 
 use super::caught;
-use super::cover::{Handle, leave};
+use super::cover::{Handle, keep_the_thread, leave};
 use crate::Runtime;
+use crate::context::Context;
 use crate::model::{Model, Mutant, at_rest, done, runtime};
 use crate::sync::Event;
 use loom::thread;
@@ -74,6 +75,31 @@ fn a_notification_for_waiters_that_are_left_goes_through_all() {
     });
 }
 
+/// A goroutine that waits was nudged, and is queued behind one that keeps the thread. A thread notifies it while its runtime
+/// leaves it behind. Fails by a causality violation when the end runs the abandon hook beside the notifier, or still uses the
+/// goroutine's links; by deadlock when the notification is lost with the goroutine.
+#[test]
+fn a_notification_for_a_waiter_that_is_left_in_a_queue_goes_to_the_next() {
+    Model::new().check("event_left_queued", || {
+        let runtime = runtime(1, 1);
+        let event = Arc::new(Event::new());
+        let (ctx, cancel) = Context::background().with_cancel();
+        let theirs = Arc::clone(&event);
+        drop(runtime.go(move || ctx.run(|| theirs.wait()).is_ok()));
+        Handle::of(&runtime).await_poller();
+        let over = keep_the_thread(&runtime);
+        cancel.cancel();
+        loom::explore();
+        let theirs = Arc::clone(&event);
+        let notifier = thread::spawn(move || theirs.notify_one());
+        let _report = leave(runtime, Duration::ZERO);
+        event.wait();
+        notifier.join().unwrap();
+        done();
+        over.raise();
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -82,6 +108,22 @@ fn mutants() {
             (Mutant::EventLeavesNoPermit, "a_notification_while_a_goroutine_begins_to_wait_is_not_lost"),
             (Mutant::EventLeavesNoPermit, "a_notification_for_waiters_that_are_left_goes_through_all"),
             (Mutant::EventStaysWithTheLeft, "a_notification_for_a_waiter_that_is_left_goes_to_the_next"),
+            (
+                Mutant::SeizeQueuedPassesTheWaker,
+                "a_notification_for_a_waiter_that_is_left_in_a_queue_goes_to_the_next",
+            ),
+            (
+                Mutant::SeizeQueuedStaysRunnable,
+                "a_notification_for_a_waiter_that_is_left_in_a_queue_goes_to_the_next",
+            ),
+            (
+                Mutant::SeizeQueuedWithoutAcquire,
+                "a_notification_for_a_waiter_that_is_left_in_a_queue_goes_to_the_next",
+            ),
+            (
+                Mutant::SeizeQueuedWithoutRelease,
+                "a_notification_for_a_waiter_that_is_left_in_a_queue_goes_to_the_next",
+            ),
         ],
     );
 }

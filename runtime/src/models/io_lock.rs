@@ -6,7 +6,7 @@
 //! holders, or a close during a system call, are a causality violation.
 
 use super::caught;
-use super::cover::{IoLock, blocking_here};
+use super::cover::{Handle, IoLock, blocking_here, keep_the_thread};
 use crate::model::{Flag, Model, Mutant, at_rest, done, runtime};
 use loom::cell::UnsafeCell;
 use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -150,6 +150,31 @@ fn an_io_lock_that_is_handed_to_a_left_goroutine_is_given_up() {
         shared.count();
         ender.join().unwrap();
         done();
+    });
+}
+
+/// As `an_io_lock_that_is_handed_to_a_left_goroutine_is_given_up`, with a goroutine that was nudged, and is queued behind one
+/// that keeps the thread. Fails by deadlock when the abandon hook is run before the thread has noted it.
+#[test]
+fn an_io_lock_that_is_handed_to_a_queued_goroutine_is_given_up() {
+    Model::new().check("io_lock_handed_queued", || {
+        let runtime = runtime(1, 1);
+        let shared = Shared::new();
+        let held = shared.io_lock.take();
+        drop(runtime.go({
+            let shared = Arc::clone(&shared);
+            move || shared.count()
+        }));
+        Handle::of(&runtime).await_poller();
+        let over = keep_the_thread(&runtime);
+        shared.io_lock.nudge_all();
+        loom::explore();
+        let ender = loom::thread::spawn(move || super::cover::leave(runtime, std::time::Duration::ZERO));
+        drop(held);
+        shared.count();
+        ender.join().unwrap();
+        done();
+        over.raise();
     });
 }
 
@@ -411,6 +436,10 @@ fn mutants() {
             (Mutant::IoLockHandOverRelaxed, "a_thread_that_passes_a_waiter_comes_after_the_holder"),
             (Mutant::IoLockCloserForgetsTheLine, "a_close_past_a_rest_leaves_the_line_as_it_is"),
             (Mutant::IoLockHandedUnnoted, "an_io_lock_that_is_handed_to_a_left_goroutine_is_given_up"),
+            (
+                Mutant::SeizeQueuedPassesTheWaker,
+                "an_io_lock_that_is_handed_to_a_queued_goroutine_is_given_up",
+            ),
             (Mutant::LateQueuedStays, "an_io_lock_is_given_up_by_a_holder_that_comes_back_too_late"),
             (Mutant::IoLockFreeAtRest, "a_close_comes_after_the_call_of_a_holder_that_passed_a_waiter"),
         ],

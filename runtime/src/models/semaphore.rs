@@ -1,9 +1,10 @@
 //! `sync::Semaphore`: a released permit reaches the waiter, also when the waiter before it gives up.
 
 use super::caught;
+use super::cover::{Handle, keep_the_thread};
 use super::task::{Foreign, poll, run};
 use crate::context::Context;
-use crate::model::{Model, Mutant, at_rest, done};
+use crate::model::{Model, Mutant, at_rest, done, runtime};
 use crate::sync::Semaphore;
 use loom::cell::UnsafeCell;
 use loom::thread;
@@ -100,6 +101,33 @@ fn a_request_that_is_left_holds_nobody_back() {
         super::cover::leave(runtime, Duration::from_secs(1));
         small.join().unwrap();
         done();
+    });
+}
+
+/// As `a_request_that_is_left_holds_nobody_back`, with a goroutine that the ender has interrupted, and that is queued behind
+/// one that keeps the thread. Fails by deadlock when the end takes the ender's claim for a waker's.
+#[test]
+fn a_request_that_is_interrupted_and_left_holds_nobody_back() {
+    Model::new().preemptions(1).check("semaphore_left_queued", || {
+        let runtime = runtime(1, 1);
+        let handle = Handle::of(&runtime);
+        let permits = Arc::new(Semaphore::new(2));
+        permits.acquire(1);
+        let theirs = Arc::clone(&permits);
+        drop(runtime.go(move || theirs.acquire(2)));
+        handle.await_poller();
+        let over = keep_the_thread(&runtime);
+        let theirs = Arc::clone(&permits);
+        let small = thread::spawn(move || theirs.acquire(1));
+        while permits.tally().1 < 2 {
+            thread::yield_now();
+        }
+        handle.sweep();
+        loom::explore();
+        let _report = super::cover::leave(runtime, Duration::ZERO);
+        small.join().unwrap();
+        done();
+        over.raise();
     });
 }
 
@@ -205,6 +233,7 @@ fn mutants() {
                 Mutant::SemaphoreLeftTakesARefusalForAGrant,
                 "a_request_that_was_refused_and_is_left_gives_nothing_back",
             ),
+            (Mutant::SeizeQueuedAwaitsTheEnder, "a_request_that_is_interrupted_and_left_holds_nobody_back"),
             (Mutant::ReadyWithoutAcquire, "an_interrupt_against_a_release_loses_no_permit"),
             (Mutant::SemaphoreLeavesQuietly, "a_head_that_is_interrupted_lets_requests_behind_it_go"),
             (Mutant::SemaphoreDropsTheGrant, "a_future_that_is_dropped_beside_a_release_loses_no_permit"),

@@ -725,6 +725,16 @@ pub enum Mutant {
     LateQueuedStays,
     /// The end of a runtime does not claim the wait of a goroutine that was queued in the middle of it.
     SeizeQueuedLeavesOpen,
+    /// The end of a runtime runs the abandon hook of a queued goroutine beside the waker that has claimed its wait.
+    SeizeQueuedPassesTheWaker,
+    /// The end of a runtime leaves a queued goroutine to the waker that has claimed its wait, and does not park it again.
+    SeizeQueuedStaysRunnable,
+    /// The end of a runtime takes its own claim of a queued goroutine's wait for a waker's.
+    SeizeQueuedAwaitsTheEnder,
+    /// The end of a runtime takes a goroutine that was readied in a queue without Acquire.
+    SeizeQueuedWithoutAcquire,
+    /// The end of a runtime lets a goroutine that it has taken out of a queue go without Release.
+    SeizeQueuedWithoutRelease,
     /// The end of a runtime drops a goroutine that never ran although a dump holds it.
     DiscardIgnoresScan,
     /// The end of the runtime looks without Acquire whether a G is live.

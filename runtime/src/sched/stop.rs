@@ -56,10 +56,12 @@
 //!    after SubmitFence (`sched/run/wake.rs`), and sets the queued goroutines aside.
 //! 3. **Goroutines that are parked or queued do not run again.** Their waits are claimed, so that no waker hands them anything;
 //!    their joiners are told that the runtime ended, and their abandon hooks are run (`wait/abandon.rs`): an I/O lock goes to
-//!    the next waiter. The thread that runs these hooks holds no lock of `sync`, because they take such locks, and calls no
-//!    waker of a task, because the waker might wait for the ender's caller: a thread aside calls it, or the call waits for such
-//!    a thread (`sched/calls.rs`). Callbacks that are armed go to the timer thread (`sched/timers/timer_thread.rs`). Tasks that
-//!    wait for a descriptor are woken (`net/desc/tasks.rs`).
+//!    the next waiter. A goroutine whose wait a waker has claimed, and not yet readied, is left to that waker, parked or queued
+//!    (`wait/status.rs`): the waker queues it, finds `wanted` zero, and sets it aside. The thread that runs these hooks holds
+//!    no lock of `sync`, because they take such locks, and calls no waker of a task, because the waker might wait for the
+//!    ender's caller: a thread aside calls it, or the call waits for such a thread (`sched/calls.rs`). Callbacks that are armed
+//!    go to the timer thread (`sched/timers/timer_thread.rs`). Tasks that wait for a descriptor are woken
+//!    (`net/desc/tasks.rs`).
 //! 4. **The ender waits for the last M**, for a limited time. A goroutine that does not come back to the runtime keeps its M;
 //!    the goroutine is left behind, with everything that it refers to. Then the ender joins the threads, within what is left of
 //!    that time: the destructors of thread-locals run after a thread has left, and can wait for anything, even for a lock that
@@ -349,7 +351,7 @@ impl<H: Host> Sched<H> {
 
     /// Interrupts every goroutine that sleeps and can be interrupted (E2 to E5). Returns `true` if there was no such
     /// goroutine, no goroutine ran at one moment, and none will: see `all_sleep_on`.
-    fn sweep(&self) -> bool {
+    pub(crate) fn sweep(&self) -> bool {
         let (mut asleep, mut with_others, mut quiet) = (Vec::new(), Vec::new(), true);
         mutant!(ShutdownReadsHandsFirst: keep before = self.at_hand());
         for g in self.gs().live() {
@@ -528,11 +530,12 @@ impl<H: Host> Sched<H> {
         while let Some(mut queued) = self.take_queued() {
             let mut aside = GList::new();
             while let Some(g) = queued.pop() {
-                // Before a joiner is told: see `leave_parked`.
-                g.word.seize_queued();
-                g::mark_left(g);
-                AbandonHook::run_of(g);
-                aside.push(g);
+                // Before a joiner is told: see `leave_parked`. A waker that has claimed the wait queues the goroutine again.
+                if g.word.seize_queued() {
+                    g::mark_left(g);
+                    AbandonHook::run_of(g);
+                    aside.push(g);
+                }
             }
             let mut central = self.central.lock();
             central.aside.append(&mut aside);

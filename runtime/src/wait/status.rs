@@ -31,6 +31,22 @@
 //! is set. A waker that would queue a held G, or an M that would run one, sets `DEFERRED` instead. The holder queues such a G
 //! when it clears the bit (`unhold`). A thread that frees a G that never ran waits for the holder (`discard`).
 //!
+//! At the **end of a runtime** no M runs a parked or queued goroutine again. The ender claims such a goroutine's open wait
+//! (`seize`, `seize_queued`), and then runs its abandon hook, which reads the owner's record. If a waker was faster, the record
+//! belongs to that waker until `ready`. After the `ready` of a parked goroutine the waker queues it, and finds the end. But the
+//! `ready` of a goroutine that a nudge has queued would leave it to its queue, which the ender has emptied. So `seize_queued`
+//! parks that goroutine again:
+//!
+//! ```text
+//!   waker                                    ender
+//!
+//!   claim                                    takes the goroutine out of its queue
+//!   hand over: write to the record           `seize_queued`: claimed, and not readied?  Waiting
+//!   `ready`: Waiting?  queue the goroutine                   else: claimed now; run the hook
+//! ```
+//! If `ready` comes first, the hook finds what the waker has handed over; if `seize_queued` does, the waker queues the
+//! goroutine, and then does the ender's part itself (`sched/stop.rs`).
+//!
 //! Invariants:
 //! 1. Only the owner (or the M that runs the owner) writes the status of a Running word. Other threads change such a word only
 //!    by a CAS, which fails without an open wait: a claim or a nudge names the wait's number, a `ready` follows a claim, and
@@ -40,10 +56,11 @@
 //! 3. A wait number is never used twice, not even by the next goroutine in the same G.
 //! 4. `CLAIMED` is set at most once a wait. A waker that has set it calls `ready` exactly once. No `ready` follows in three
 //!    cases: the owner has claimed its own wait, and ends it by `close_wait`; the ender has claimed the wait for the owner
-//!    (`claim_for_end`); the ender has claimed the wait of a goroutine that is left behind (`seize`).
+//!    (`claim_for_end`); the ender has claimed the wait of a goroutine that is left behind (`seize`, `seize_queued`).
 //!
 //! Checked by `models/park.rs`; nudges by `models/interrupt.rs`; the transitions at the end of a runtime by
-//! `models/shutdown.rs`. The tests below go through the transitions one by one.
+//! `models/shutdown.rs`, and beside a waker by `models/event.rs` and `models/io_lock.rs`. The tests below go through the
+//! transitions one by one.
 
 mod word;
 
@@ -442,17 +459,33 @@ impl StatusWord {
     /// goroutine out of a run queue for good, or has nudged it when its scheduler had gone. The goroutine may be in the middle
     /// of an open wait: a nudge has made it runnable, or it came back without a P.
     ///
-    /// *Known gap*: a waker that has claimed the wait, and has not readied the goroutine yet, is passed over. The abandon hook
-    /// then runs beside that waker, and what the waker hands over is lost.
-    pub(crate) fn seize_queued(&self) {
-        // Relaxed: the queue, or the Acquire of the nudge, has published all else.
-        self.update(Relaxed, |word| match word.status() {
-            Status::Runnable if word.has(OPEN) && !word.has(CLAIMED) => {
-                mutant!(SeizeQueuedLeavesOpen: return (None, ()));
-                (Some(word.set(CLAIMED)), ())
+    /// Returns `false` if a waker has claimed that wait, and not yet readied the owner. That waker might be writing to the
+    /// owner's record, so no abandon hook may run now. The owner is parked again, and the caller leaves it to the waker, which
+    /// queues it, and finds that the runtime has ended.
+    #[must_use]
+    pub(crate) fn seize_queued(&self) -> bool {
+        // Acquire: what a waker that found the owner queued has handed over: partner `ready`. Release: the caller, which has
+        // taken the owner out of a queue, no longer uses the links: partner `ready`. Queue and nudge have published all else.
+        let (acquire, release) =
+            (Acquire.unless(SeizeQueuedWithoutAcquire), Release.unless(SeizeQueuedWithoutRelease));
+        self.update(both(acquire, release), |word| {
+            word.assert(word.is(Status::Runnable), "seize_queued: the G is not runnable");
+            if !word.has(OPEN) {
+                return (None, true);
             }
-            _ => (None, ()),
-        });
+            // True, too, for an owner that has claimed its wait to `stay`, and one that `seize` has claimed while a dump held
+            // it: these claimers run the hook themselves, and nobody readies the owner.
+            let hands_over = word.0 & (CLAIMED | READY | CLAIMED_FOR_END) == CLAIMED;
+            mutant!(SeizeQueuedPassesTheWaker: let hands_over = false);
+            mutant!(SeizeQueuedAwaitsTheEnder: let hands_over = word.has(CLAIMED) && !word.has(READY));
+            if hands_over {
+                mutant!(SeizeQueuedStaysRunnable: return (None, false));
+                return (Some(word.with_status(Status::Waiting)), false);
+            }
+            mutant!(SeizeQueuedLeavesOpen: return (None, true));
+            // A word that was readied is exchanged for itself: for the Acquire.
+            (Some(word.set(CLAIMED)), true)
+        })
     }
 
     /// Tells the owner of a claimed wait to go on.
@@ -461,7 +494,7 @@ impl StatusWord {
         // Release: publishes what the waker hands over, to the holder that finds DEFERRED, and from the holder to the owner:
         // partners `unhold` and `why`. If no dump holds the G, the queue into which the caller puts the G publishes that, or
         // the note of a thread. Acquire: an owner that was nudged might have been in a queue since the caller learned of that
-        // owner; the M that took the owner out there, by `run`, no longer uses the links.
+        // owner; the M that took the owner out there, by `run`, or the ender, by `seize_queued`, no longer uses the links.
         self.update(both(Acquire.unless(ReadyWithoutAcquire), Release.unless(ReadyRelaxed)), |word| {
             word.assert(
                 word.has(CLAIMED) && !word.has(READY),

@@ -59,6 +59,10 @@ impl Handle {
         tasks.wake(&self.0, &mut found);
         self.0.inject(found);
     }
+    /// Does E2 to E5 of the end of a runtime, once.
+    pub fn sweep(&self) {
+        let _done = self.0.sweep();
+    }
     /// Makes a goroutine, and does not queue it yet.
     #[track_caller]
     pub fn make(&self, f: impl FnOnce() + Send + 'static) -> Made {

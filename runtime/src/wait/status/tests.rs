@@ -212,3 +212,53 @@ fn a_recycled_word_does_not_answer_to_old_numbers() {
     assert!(!word.claim(old));
     assert!(word.claim(fresh));
 }
+
+/// Fails if the end of a runtime leaves the wait of a queued goroutine open, or leaves the goroutine to a waker that is
+/// none, or is through.
+#[test]
+fn the_end_seizes_a_queued_goroutine() {
+    let word = StatusWord::new(Status::Idle);
+    word.spawn();
+    assert!(word.seize_queued(), "it never ran");
+    let (word, number) = waiting();
+    assert_eq!(word.nudge(number), Then::Queue);
+    assert!(word.seize_queued());
+    assert!(!word.claim(number));
+    let (word, number) = waiting();
+    assert_eq!(word.nudge(number), Then::Queue);
+    assert!(word.claim(number));
+    assert_eq!(word.ready(), Then::Leave);
+    assert!(word.seize_queued(), "the waker is through");
+    let (word, _) = waiting();
+    let Doing::Sleeps(found) = word.doing() else { panic!("it is parked") };
+    assert_eq!(word.claim_for_end(&found), Then::Queue);
+    assert!(word.seize_queued(), "the ender readies no goroutine");
+}
+
+/// Fails if the end seizes a queued goroutine beside a waker that has claimed its wait, or if that waker does not queue it
+/// again.
+#[test]
+fn the_end_leaves_a_queued_goroutine_to_the_waker_that_has_claimed_it() {
+    let (word, number) = waiting();
+    assert_eq!(word.nudge(number), Then::Queue);
+    assert!(word.claim(number));
+    assert!(!word.seize_queued());
+    assert!(!word.seize(), "it is claimed");
+    assert_eq!(word.nudge(number), Then::Leave);
+    assert_eq!(word.nudge_any(), Then::Leave);
+    assert_eq!(word.ready(), Then::Queue);
+    assert!(word.seize_queued());
+}
+
+/// As `the_end_leaves_a_queued_goroutine_to_the_waker_that_has_claimed_it`, while a dump holds the goroutine.
+#[test]
+fn a_held_goroutine_that_the_end_leaves_to_its_waker_is_queued_by_the_holder() {
+    let (word, number) = waiting();
+    assert_eq!(word.nudge(number), Then::Queue);
+    assert!(word.claim(number));
+    assert_eq!(word.hold(), Some(Status::Runnable));
+    assert!(!word.seize_queued());
+    assert_eq!(word.ready(), Then::Leave);
+    assert_eq!(word.unhold(), Then::Queue);
+    assert!(word.seize_queued());
+}
