@@ -4,6 +4,7 @@
 mod condvar;
 mod dropped;
 mod flight;
+mod formats;
 mod futures;
 mod interrupt;
 mod left;

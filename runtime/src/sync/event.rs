@@ -234,7 +234,11 @@ impl Default for Event {
 
 impl fmt::Debug for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.state.lock();
-        f.debug_struct("Event").field("permit", &state.permit).field("waiting", &state.waiters.len()).finish()
+        // The program's writer is called when the lock is free: the writer may use the event, or park.
+        let (permit, waiting) = {
+            let state = self.state.lock();
+            (state.permit, state.waiters.len())
+        };
+        f.debug_struct("Event").field("permit", &permit).field("waiting", &waiting).finish()
     }
 }

@@ -429,9 +429,13 @@ impl Semaphore {
 
 impl fmt::Debug for Semaphore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.state.lock();
+        // The program's writer is called when the lock is free: the writer may use the semaphore, or park.
+        let (capacity, free, waiting, closed) = {
+            let state = self.state.lock();
+            (state.capacity, state.free, state.waiting(), state.closed)
+        };
         let mut it = f.debug_struct("Semaphore");
-        it.field("capacity", &state.capacity).field("free", &state.free);
-        it.field("waiting", &state.waiting()).field("closed", &state.closed).finish()
+        it.field("capacity", &capacity).field("free", &free);
+        it.field("waiting", &waiting).field("closed", &closed).finish()
     }
 }
