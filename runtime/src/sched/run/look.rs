@@ -25,7 +25,8 @@
 //! Reading the clock costs more than a yield, so an M does not read it between looks: the price of a goroutine is one
 //! comparison. A look that reads the clock computes, from the number of goroutines since the last reading, how many fit into
 //! the time to the next one, at most [`CLOCK_EVERY`]. When goroutines become longer all at once, that many of the long ones run
-//! before the M notices.
+//! before the M notices. Arrivals do not wait for that: if some wait beside the ring at a look that does not read the clock,
+//! the next look comes one goroutine later, and reads the clock.
 //!
 //! With `GMPDEBUG=helping=0` an M reads no clock for its looks. Then the M does not look around: it helps no other P, and moves
 //! no woken M off its CPU (O2 of `m/apart.rs`); arrivals have no turns; only visits poll; and time brings no visit forward.
@@ -403,7 +404,10 @@ impl<H: Host> Sched<H> {
         }
         if arrivals.have_their_turn() {
             p.poll_schedule.arrival_runs(tick);
-        } else if due.now.is_some() && found.is_some() && self.globq_len.has_arrivals() {
+        } else if self.globq_len.has_arrivals()
+            && if due.now.is_some() { found.is_some() } else { self.has_own_ring(p) }
+        {
+            // Arrivals wait, and this look was none for them.
             p.poll_schedule.take_time_next(tick);
         }
         match (around, found) {
