@@ -69,21 +69,31 @@ fn one_visit_in_four_takes_a_share_and_each_of_long_goroutines() {
     }
 }
 
-/// Fails when the pace for short goroutines lasts for more than 61 goroutines after the last short one.
+/// Fails when the pace for short goroutines lasts for more than [`CLOCK_EVERY`] long ones. Covers ticks that wrap.
 #[test]
 fn the_pace_follows_a_change() {
-    let (poll_schedule, mut clock) = (PollSchedule::new(Policy::default()), 0);
-    run(&poll_schedule, u32::MAX - 2_000..u32::MAX, &mut clock, 50, |_| ());
-    let (mut looks, mut tick) = (0, u32::MAX);
-    for _ in 0..200 {
-        clock += 100_000;
-        if poll_schedule.is_due(tick) {
-            looks +=
-                u32::from(poll_schedule.look(tick, 0, Some(|| Nanos::from_nanos(clock))).around.is_some());
+    const SHORT: u32 = 2_000;
+    for begin in [1, u32::MAX - SHORT, u32::MAX - SHORT - CLOCK_EVERY / 2] {
+        let (poll_schedule, mut clock) = (PollSchedule::new(Policy::default()), 0);
+        for next in [&poll_schedule.next, &poll_schedule.clock] {
+            next.set(begin);
         }
-        tick = tick.wrapping_add(1);
+        poll_schedule.visit.set((begin, None));
+        run(&poll_schedule, begin..begin + SHORT, &mut clock, 50, |_| ());
+        assert_eq!(poll_schedule.every.get(), CLOCK_EVERY, "the pace for short goroutines");
+        let mut looks = Vec::new();
+        for number in 0..CLOCK_EVERY + 200 {
+            clock += 100_000;
+            let tick = begin.wrapping_add(SHORT + number);
+            if poll_schedule.is_due(tick)
+                && poll_schedule.look(tick, 0, Some(|| Nanos::from_nanos(clock))).around.is_some()
+            {
+                looks.push(number);
+            }
+        }
+        assert!(looks[0] <= CLOCK_EVERY, "the first look after {} long goroutines", looks[0]);
+        assert!(looks.len() >= 195, "{} looks at the last 200 long goroutines", looks.len());
     }
-    assert!(looks > 130, "{looks} looks at 200 long goroutines, after short ones");
 }
 
 /// Fails when more than one in [`SLEEPER_EVERY`] goroutines is a sleeper that goes first, or when a sleeper goes before
@@ -204,14 +214,21 @@ fn what_was_far_away_may_be_near() {
     assert!(!poll_schedule.timers_are_far(tick, far), "another owner");
 }
 
-/// Fails when the time for which the P was idle counts as time of its goroutines.
+/// Fails when the time for which the P was idle counts as time of its goroutines: the pace would be that of long goroutines for
+/// a while, or a visit would come early.
 #[test]
 fn a_sleep_makes_nobody_late() {
     let (poll_schedule, mut clock) = (PollSchedule::new(Policy::default()), 0);
     run(&poll_schedule, 1..1_000, &mut clock, 50, |_| ());
-    let every = poll_schedule.every.get();
+    assert_eq!(poll_schedule.every.get(), CLOCK_EVERY, "the pace for short goroutines");
+    let mut before = poll_schedule.visit.get().0;
     clock += 1_000_000_000;
     poll_schedule.begin_lease();
-    run(&poll_schedule, 1_000..2_000, &mut clock, 50, |_| ());
-    assert_eq!(poll_schedule.every.get(), every);
+    run(&poll_schedule, 1_000..2_000, &mut clock, 50, |due| {
+        assert_eq!(poll_schedule.every.get(), CLOCK_EVERY);
+        if due.visit.is_some() {
+            let visit = poll_schedule.visit.get().0;
+            assert_eq!(visit - std::mem::replace(&mut before, visit), poll_schedule.look_every);
+        }
+    });
 }
