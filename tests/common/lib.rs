@@ -27,6 +27,7 @@ pub mod talk;
 mod waits;
 mod watch;
 pub mod within;
+pub mod writer;
 
 use gmp::Runtime;
 pub use waits::other_threads_sleep;

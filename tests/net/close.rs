@@ -4,6 +4,7 @@ use common::child;
 use common::crew::{CREWS, Crew, Member, each, everyone, join_all};
 use common::dumps;
 use common::loopback::{listen, pair};
+use common::writer::written;
 use common::{effort, everywhere, runtime, until, watched};
 use gmp::net::{TcpListener, TcpStream, is_closed};
 use std::fmt::Debug;
@@ -589,5 +590,18 @@ fn a_socket_that_outlived_runtimes_is_closed() {
         near.close().unwrap();
         readers.into_iter().for_each(|reader| closed(reader.join().unwrap()));
         closed(writer.join().unwrap());
+    });
+}
+
+/// Fails by a hang when the socket is in use while its `Debug` text is written.
+#[test]
+fn a_writer_of_the_text_may_close_the_socket() {
+    everywhere(|rt| {
+        rt.run(|| {
+            let (near, _far) = pair();
+            let text = written(&near, || drop(near.close()));
+            assert!(text.starts_with("TcpStream"), "{text}");
+            assert_eq!(format!("{near:?}"), "Closed");
+        });
     });
 }

@@ -1,29 +1,8 @@
 //! `Debug` of `Semaphore` and `Event`: the program's writer may use the object that is written to it.
 
 use common::everywhere;
+use common::writer::written;
 use gmp::sync::{Event, Semaphore};
-use std::fmt::{self, Debug, Write};
-
-/// Calls `uses` whenever a part of the text is written to it.
-struct Writer<F> {
-    text: String,
-    uses: F,
-}
-
-impl<F: FnMut()> Write for Writer<F> {
-    fn write_str(&mut self, part: &str) -> fmt::Result {
-        (self.uses)();
-        self.text.push_str(part);
-        Ok(())
-    }
-}
-
-/// Returns the text of `value`.
-fn written(value: &impl Debug, uses: impl FnMut()) -> String {
-    let mut writer = Writer { text: String::new(), uses };
-    write!(writer, "{value:?}").expect("the writer returns no error");
-    writer.text
-}
 
 /// Fails by a hang, or by a panic about locks, when the semaphore is locked while its text is written.
 #[test]

@@ -167,10 +167,12 @@ impl<S: AsFd + RefUnwindSafe> RefUnwindSafe for Socket<S> {}
 
 impl<S: AsFd + fmt::Debug> fmt::Debug for Socket<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.users.enter() {
-            Some(_open) => S::fmt(&self.inner, f),
-            None => f.write_str("Closed"),
-        }
+        // The program's writer is called when this use is over: the writer may close the socket, or be left behind.
+        let text = self.users.enter().map(|_open| {
+            let inner = &*self.inner;
+            if f.alternate() { format!("{inner:#?}") } else { format!("{inner:?}") }
+        });
+        f.write_str(text.as_deref().unwrap_or("Closed"))
     }
 }
 
