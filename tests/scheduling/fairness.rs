@@ -56,6 +56,52 @@ fn ping_pong(rt: &Runtime, turns: &Arc<Turns>) {
     }
 }
 
+/// Two goroutines compute for a millisecond at a time, and wake each other. Fails when many turns of theirs come between two
+/// turns of a goroutine that yields. The test counts turns, not time.
+#[test]
+fn a_pair_that_computes_leaves_turns_to_others() {
+    const TURNS: usize = 20;
+    let _alone = alone();
+    watched(1, || {
+        let (rt, turns) = (runtime(1), Arc::new(Turns::default()));
+        let events = Arc::new([Event::new(), Event::new()]);
+        let computed = Arc::new(AtomicUsize::new(0));
+        for me in [0, 1] {
+            let (events, next, computed) =
+                (Arc::clone(&events), turns.counter("pair"), Arc::clone(&computed));
+            drop(rt.go(move || {
+                // The first goroutine begins.
+                if me == 1 {
+                    events[me].wait();
+                }
+                while next() {
+                    spin_for(MS);
+                    computed.fetch_add(1, SeqCst);
+                    events[1 - me].notify_one();
+                    events[me].wait();
+                }
+                events[1 - me].notify_one();
+            }));
+        }
+        let counted = Arc::clone(&computed);
+        let gaps = rt.go(move || {
+            let mut gaps = Vec::new();
+            for _ in 0..TURNS {
+                let before = counted.load(SeqCst);
+                yield_now();
+                gaps.push(counted.load(SeqCst) - before);
+            }
+            gaps
+        });
+        let gaps = gaps.join().unwrap();
+        turns.stop.store(true, SeqCst);
+        let (usual, most) = (percentile(&gaps, 50), percentile(&gaps, 90));
+        println!("turns of the pair between two of the other: p50 {usual}, p90 {most}");
+        assert!(usual <= 4, "{gaps:?}");
+        until(|| rt.num_goroutines() == 0);
+    });
+}
+
 /// Fails by a count of turns near zero, or when a submission starts only after the end, because goroutines that wake each other
 /// hand their P to and fro, and no other goroutine gets it.
 #[test]

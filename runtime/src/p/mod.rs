@@ -258,6 +258,14 @@ impl<H: Host> P<H> {
         self.alert.set(if self.batch.is_empty() { self.id } else { u32::MAX });
     }
 
+    /// Owner: ends the slice if all of the last `ran` goroutines ran within it, and one of them came from `runnext`.
+    pub(crate) fn end_slice_of(&self, ran: u32) {
+        let inherited = self.inherited.get();
+        if inherited > 0 && inherited + 1 >= ran {
+            self.inherited.set(capacity::MAX_INHERITED - 1);
+        }
+    }
+
     /// Owner: begins a new slice, with a goroutine that does not come from `runnext`.
     #[inline]
     pub(crate) fn begin_slice(&self) {

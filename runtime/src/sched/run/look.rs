@@ -22,6 +22,9 @@
 //! * *at the end of a round*, when goroutines that yield have filled the ring beside others in the global queue (`round.rs`);
 //! * *around*: about every [`capacity::LOOK_AROUND`], however long goroutines are, at another P (`help.rs`).
 //!
+//! A look that comes [`MAX_VISIT_GAP`] after the last visit also ends the slice of goroutines that wake each other, if the slice
+//! has lasted since that visit: otherwise [`capacity::MAX_INHERITED`] long goroutines would run before the ring has a turn.
+//!
 //! Reading the clock costs more than a yield, so an M does not read it between looks: the price of a goroutine is one
 //! comparison. A look that reads the clock computes, from the number of goroutines since the last reading, how many fit into
 //! the time to the next one, at most [`CLOCK_EVERY`]. When goroutines become longer all at once, that many of the long ones run
@@ -128,6 +131,8 @@ pub(crate) struct Due {
     pub(super) around: Option<Nanos>,
     /// The time, if the look has read the clock: a look for arrivals.
     pub(crate) now: Option<Nanos>,
+    /// If the last visit was [`MAX_VISIT_GAP`] ago: how many goroutines have run since.
+    long_gap: Option<u32>,
 }
 
 impl PollSchedule {
@@ -306,7 +311,8 @@ impl PollSchedule {
         let settles = self.arrivals.take_time();
         let now = clock.filter(|_| by_clock || settles).map(|now| now());
         let around = now.filter(|_| by_clock).and_then(|now| self.around(tick, now));
-        let due = Due { visit: self.visit(tick, now), around, now };
+        let long_gap = self.long_gap(tick, now);
+        let due = Due { visit: self.visit(tick, now, long_gap.is_some()), around, now, long_gap };
         if now.is_some() && by_clock {
             self.clock.set(tick.wrapping_add(self.every.get()));
         }
@@ -323,10 +329,15 @@ impl PollSchedule {
         due
     }
 
-    fn visit(&self, tick: u32, now: Option<Nanos>) -> Option<QueueVisit> {
+    fn long_gap(&self, tick: u32, now: Option<Nanos>) -> Option<u32> {
+        let (last, at) = self.visit.get();
+        let (now, at) = now.zip(at)?;
+        (now.saturating_since(at) >= MAX_VISIT_GAP).then(|| tick.wrapping_sub(last))
+    }
+
+    fn visit(&self, tick: u32, now: Option<Nanos>, late: bool) -> Option<QueueVisit> {
         let (last, at) = self.visit.get();
         let count = tick.wrapping_sub(last);
-        let late = now.zip(at).is_some_and(|(now, at)| now.saturating_since(at) >= MAX_VISIT_GAP);
         let due = count >= self.look_every || late && count > 1;
         if due {
             // Without a clock the next reading dates the visit.
@@ -387,6 +398,9 @@ impl<H: Host> Sched<H> {
             self.end_round(p);
         }
         let due = p.poll_schedule.look(tick, p.runq.ends().0, helps.then_some(H::now));
+        if let Some(ran) = due.long_gap {
+            p.end_slice_of(ran);
+        }
         let arrivals = &p.poll_schedule.arrivals;
         let mut found = due.visit.and_then(|visit| self.visit_global_queue(m, p, visit, first));
         if let Some(now) = due.around {
