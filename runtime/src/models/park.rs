@@ -336,21 +336,28 @@ fn two_dumps_hold_a_g_one_after_the_other() {
     Model::new().preemptions(1).check("dump_vs_dump", || {
         let runtime = runtime(1, 1);
         let place = Place::new();
+        let parts = Parts::of(3);
         let parker = runtime.go({
-            let place = place.clone();
-            move || place.wait()
+            let (place, parts) = (place.clone(), parts.clone());
+            move || {
+                place.wait();
+                parts.held();
+            }
         });
         let waiter = place.waiter();
+        let dumps = move |handle: Handle, parts: Parts| {
+            drop(handle.dump());
+            parts.held();
+        };
         let other = loom::thread::spawn({
-            let handle = Handle::of(&runtime);
-            move || drop(handle.dump())
+            let (handle, parts) = (Handle::of(&runtime), parts.clone());
+            move || dumps(handle, parts)
         });
         loom::explore();
         assert!(waiter.wake());
-        drop(Handle::of(&runtime).dump());
+        dumps(Handle::of(&runtime), parts);
         parker.join().unwrap();
         other.join().unwrap();
-        done();
     });
 }
 
@@ -360,23 +367,27 @@ fn what_a_dump_has_deferred_is_queued_once() {
     Model::new().preemptions(1).check("dump_after_dump", || {
         let runtime = runtime(1, 1);
         let place = Place::new();
+        let parts = Parts::of(2);
         let parker = runtime.go({
-            let place = place.clone();
+            let (place, parts) = (place.clone(), parts.clone());
             move || {
                 place.wait();
                 crate::yield_now();
+                parts.held();
             }
         });
         let waiter = place.waiter();
         let dumper = loom::thread::spawn({
             let handle = Handle::of(&runtime);
-            move || (0..2).for_each(|_| drop(handle.dump()))
+            move || {
+                (0..2).for_each(|_| drop(handle.dump()));
+                parts.held();
+            }
         });
         loom::explore();
         assert!(waiter.wake());
         parker.join().unwrap();
         dumper.join().unwrap();
-        done();
     });
 }
 
