@@ -59,10 +59,13 @@ pub(super) fn one_on(
     })
 }
 
-/// Starts a goroutine that raises the flag.
-fn raise(flag: &Flag) {
+/// Starts a goroutine that ends the search and raises the flag.
+fn end_and_raise(flag: &Flag) {
     let flag = flag.clone();
-    drop(go(move || flag.raise()));
+    drop(go(move || {
+        done();
+        flag.raise();
+    }));
 }
 
 pub(super) fn one_p() {
@@ -93,7 +96,7 @@ fn a_goroutine_submitted_on_a_p_that_retires_is_run() {
         let runtime = runtime(2, 2);
         let ran = Flag::default();
         let queued = ran.clone();
-        let makes = move || raise(&queued);
+        let makes = move || drop(go(move || queued.raise()));
         let _both = one_on(1, &runtime, (First::Elsewhere, one_p), [Box::new(makes), Box::new(|| ())]);
         ran.wait_on_thread();
         done();
@@ -276,13 +279,12 @@ fn work_that_waits_gets_the_new_p() {
         let ran = Flag::default();
         let queued = ran.clone();
         let keeps = move || {
-            raise(&queued);
+            end_and_raise(&queued);
             queued.wait_on_thread();
         };
         let _keeps = together_with_us(&runtime, [Box::new(keeps)]);
         runtime.set_procs(2);
         ran.wait_on_thread();
-        done();
     });
 }
 
@@ -294,10 +296,9 @@ fn work_that_waits_gets_a_p_that_had_retired() {
         let ran = Flag::default();
         let keeps = move || {
             crate::set_procs(1);
-            raise(&ran);
+            end_and_raise(&ran);
             crate::set_procs(2);
             ran.wait_on_thread();
-            done();
         };
         let both = one_on(1, &runtime, (First::There, || ()), [Box::new(|| ()), Box::new(keeps)]);
         both.into_iter().for_each(|one| one.join().unwrap());
@@ -375,10 +376,12 @@ fn a_timer_of_a_p_that_retires_fires() {
     Model::new().preemptions(1).check("timer_vs_shrink", || {
         let runtime = runtime(2, 2);
         let shrinks = || one_p();
-        let sleeps = || sleep(Duration::from_millis(1));
+        let sleeps = || {
+            sleep(Duration::from_millis(1));
+            done();
+        };
         let both = one_on(1, &runtime, (First::There, || ()), [Box::new(sleeps), Box::new(shrinks)]);
         both.into_iter().for_each(|one| one.join().unwrap());
-        done();
     });
 }
 
