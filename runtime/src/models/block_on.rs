@@ -94,7 +94,7 @@ fn a_wake_beside_a_threads_sleep_is_not_lost() {
 /// causality violation, or an assertion, when both act on the same wait.
 #[test]
 fn two_wakes_beside_each_other_are_both_answered() {
-    Model::new().preemptions(2).check("block_on_two", || {
+    Model::new().preemptions_by_default(1).check("block_on_two", || {
         let runtime = runtime(1, 1);
         let set = flags::<2>();
         let waits = runtime.go(move || {
@@ -176,7 +176,7 @@ impl Drop for Held {
 /// finds no object there, when the waker claims a wait of a G that was freed.
 #[test]
 fn a_wake_beside_the_end_of_the_runtime_touches_nothing_that_has_gone() {
-    Model::new().preemptions(2).check("block_on_shutdown", || {
+    Model::new().preemptions_by_default(1).check("block_on_shutdown", || {
         let runtime = runtime(1, 1);
         let (sends, waker) = bounded::<Waker>(1);
         let dropped = Arc::new(AtomicBool::new(false));
