@@ -39,11 +39,12 @@ impl Witness {
         })
     }
 
-    /// Makes the judge look once.
+    /// Makes the judge look once. The search ends with that look.
     fn judge(&self, handle: &Handle) {
         if handle.is_asleep(|| self.gone.load(Acquire)) {
             assert!(self.ended.load(Acquire), "said to be asleep, with work to do");
         }
+        done();
     }
 }
 
@@ -64,7 +65,6 @@ fn what_was_submitted_is_awake() {
         });
         witness.judge(&handle);
         submitter.join().unwrap();
-        done();
     });
 }
 
@@ -91,7 +91,6 @@ fn a_goroutine_that_ends_and_its_joiner_are_seen_together() {
         witness.judge(&handle);
         notifier.join().unwrap();
         joiner.join().unwrap();
-        done();
     });
 }
 
@@ -123,7 +122,6 @@ fn what_the_poller_has_found_is_awake() {
         witness.judge(&handle);
         kernel.join().unwrap();
         reader.join().unwrap();
-        done();
     });
 }
 
@@ -170,7 +168,6 @@ fn what_the_waker_of_a_task_is_to_wake_is_awake() {
         witness.judge(&handle);
         kernel.join().unwrap();
         reader.join().unwrap();
-        done();
     });
 }
 
@@ -199,7 +196,6 @@ fn what_the_monitor_serves_is_awake() {
         witness.judge(&handle);
         monitor.join().unwrap();
         waiter.join().unwrap();
-        done();
     });
 }
 
@@ -232,7 +228,6 @@ fn what_the_monitor_has_made_of_a_callback_is_awake() {
         handle.serve_timers();
         judge.join().unwrap();
         waiter.join().unwrap();
-        done();
     });
 }
 
