@@ -8,7 +8,7 @@
 
 use super::caught;
 use super::cover::{Held, switch_point};
-use crate::model::{Flag, Model, Mutant, done, runtime};
+use crate::model::{Flag, Model, Mutant, Parts, done, runtime};
 use loom::sync::atomic::AtomicBool;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -175,13 +175,14 @@ fn a_p_that_changes_hands_is_judged_with_its_holder() {
     Model::new().with_retaker().check("retake_vs_acquire", || {
         let runtime = runtime(1, 2);
         let first = runtime.go(|| {
-            let (judging, judged) = (Flag::default(), Flag::default());
+            let (judging, judged, both) = (Flag::default(), Flag::default(), Parts::of(2));
             let mut held = Held::current();
             let retaker = loom::thread::spawn({
-                let judged = judged.clone();
+                let (judged, both) = (judged.clone(), both.clone());
                 move || {
                     held.judge_again();
                     held.retake();
+                    both.held();
                     judged.raise();
                 }
             });
@@ -190,8 +191,8 @@ fn a_p_that_changes_hands_is_judged_with_its_holder() {
                 raised.raise();
                 super::cover::touch_window();
                 super::cover::touch_window();
+                both.held();
                 judged.wait_on_thread();
-                done();
             });
             loom::explore();
             super::cover::blocking_here(|| {
