@@ -360,7 +360,7 @@ impl Drop for DropsBeside {
 /// the thread drops.
 #[test]
 fn what_a_thread_starts_while_the_end_begins_is_not_dropped_by_the_ender() {
-    Model::new().preemptions(2).check("shutdown_vs_handle", || {
+    Model::new().preemptions_by_default(1).check("shutdown_vs_handle", || {
         let runtime = runtime(1, 1);
         let (handle, ender) = (runtime.handle(), loom::thread::current().id());
         let astray = std::sync::Arc::new(AtomicBool::new(false));
