@@ -5,7 +5,7 @@
 
 use super::caught;
 use super::cover::{Handle, blocking_here, park_for_ever};
-use crate::model::{Flag, Model, Mutant, Parked, Waiter, at_rest, done, park, runtime, together};
+use crate::model::{Flag, Model, Mutant, Parked, Parts, Waiter, at_rest, done, park, runtime, together};
 use crate::{JoinHandle, Runtime};
 use crate::{go, lock_os_thread, yield_now};
 use loom::sync::{Condvar, Mutex};
@@ -188,22 +188,22 @@ fn a_bound_goroutine_that_comes_back_behind_others_is_run() {
     for threads in [1, 2] {
         Model::new().check("bound_behind_others", move || {
             let runtime = runtime(1, threads);
-            let handle = Handle::of(&runtime);
+            let (handle, both) = (Handle::of(&runtime), Parts::of(2));
             let comes_back = runtime.go(move || {
-                let own = Own::lock();
+                let (own, part) = (Own::lock(), both.clone());
                 let other = crate::blocking(|| {
                     while threads > 1 && !handle.is_poller_occupied() {
                         loom::thread::yield_now();
                     }
                     loom::explore();
-                    go(|| ())
+                    go(move || part.held())
                 });
                 own.check();
+                both.held();
                 other
             });
             let other = comes_back.join().unwrap();
             other.join().unwrap();
-            done();
         });
     }
 }
@@ -289,10 +289,10 @@ fn a_bound_goroutine_needs_no_other_thread() {
             drop(go(|| ()));
             yield_now();
             own.check();
+            done();
         });
         place.wake();
         bound.join().unwrap();
-        done();
     });
 }
 
@@ -406,7 +406,7 @@ fn main_runs_locked_to_its_caller() {
 /// with the thread, by an assertion when that thread runs the other goroutine.
 #[test]
 fn a_thread_that_ends_leaves_its_p() {
-    Model::new().check("end_locked", || {
+    Model::new().preemptions_by_default(1).check("end_locked", || {
         let runtime = at_rest::<1>();
         let ends = runtime.go(|| Own::lock().0);
         let other = runtime.go(|| loom::thread::current().id());
@@ -457,7 +457,7 @@ fn an_m_that_was_just_taken_does_not_end() {
 /// the M that ends while that M still counted as a thread.
 #[test]
 fn an_m_that_ends_leaves_no_job() {
-    Model::new().check("idle_end_vs_job", || {
+    Model::new().preemptions_by_default(1).check("idle_end_vs_job", || {
         loom::stop_exploring();
         let builder = Runtime::builder().procs(1).max_threads(2).thread_keep_alive(Duration::ZERO);
         // SAFETY: the goroutines keep nothing of a thread.
