@@ -47,7 +47,10 @@ fn a_visit_puts_one_off(queued: bool) -> impl Fn() + Send + Sync + 'static {
         let first = runtime.go(move || {
             handle.await_poller();
             let (calls, waits) = (called.clone(), called);
-            let _timer = after_func(LONG, move || calls.raise());
+            let _timer = after_func(LONG, move || {
+                done();
+                calls.raise();
+            });
             handle.await_poller();
             loom::explore();
             handle.have_a_visit_come();
@@ -58,7 +61,6 @@ fn a_visit_puts_one_off(queued: bool) -> impl Fn() + Send + Sync + 'static {
             handle.queue_globally_in_silence([handle.make(move || waits.wait_on_thread())]);
         });
         ran.wait_on_thread();
-        done();
         first.join().unwrap();
     }
 }
@@ -94,13 +96,13 @@ fn a_sleeper_goes_before(class: Priority) -> impl Fn() + Send + Sync + 'static {
                 loom::explore();
                 pass(LONG);
                 yield_now();
+                done();
                 raises.raise();
             })]);
             sleep(LONG);
             ran.wait_on_thread();
         });
         sleeper.join().unwrap();
-        done();
     }
 }
 
@@ -136,10 +138,10 @@ fn a_goroutine_that_a_look_finds_does_not_hold_a_sleeper_of_a_class_back() {
             })]);
             crate::set_priority(Priority::Low);
             sleep(LONG);
+            done();
             ran.raise();
         });
         sleeper.join().unwrap();
-        done();
     });
 }
 
@@ -154,7 +156,12 @@ fn a_goroutine_that_a_visit_finds_is_run_beside_a_sleeper() {
         let (handle, visits, ran) = (Handle::of(&runtime), Handle::of(&runtime), Flag::default());
         let raises = ran.clone();
         let sleeper = runtime.go(move || {
-            drop(crate::go(move || read_then_raise(&raises)));
+            drop(crate::go(move || {
+                read_then(|| {
+                    done();
+                    raises.raise();
+                })
+            }));
             have_no_m_poll(&handle);
             handle.queue_globally_in_silence([handle.make(move || {
                 loom::explore();
@@ -166,7 +173,6 @@ fn a_goroutine_that_a_visit_finds_is_run_beside_a_sleeper() {
             ran.wait_on_thread();
         });
         sleeper.join().unwrap();
-        done();
     });
 }
 
