@@ -86,13 +86,15 @@ fn a_goroutine_in_the_ring_is_run_while_the_last_spinner_gives_up() {
             &runtime,
             [
                 Box::new(|| {
-                    let (first, second) = (Flag::default(), Flag::default());
-                    let (one, two) = (first.clone(), second.clone());
-                    drop(go(move || one.raise()));
-                    drop(go(move || two.raise()));
-                    first.wait_on_thread();
-                    second.wait_on_thread();
-                    done();
+                    let (both, flags) = (Parts::of(2), [Flag::default(), Flag::default()]);
+                    for flag in flags.clone() {
+                        let both = both.clone();
+                        drop(go(move || {
+                            both.held();
+                            flag.raise();
+                        }));
+                    }
+                    flags.iter().for_each(Flag::wait_on_thread);
                 }),
                 Box::new(|| ()),
             ],
@@ -157,7 +159,7 @@ fn work_from_a_thread_is_run_while_the_last_of_two_ms_goes_idle() {
 
 #[test]
 fn work_from_two_threads_is_run() {
-    Model::new().check("two_submitters", || {
+    Model::new().preemptions_by_default(1).check("two_submitters", || {
         let runtime = Arc::new(runtime(1, 1));
         fall_asleep::<1>(&runtime);
         let both = Parts::of(2);
@@ -232,9 +234,11 @@ fn what_is_left_in_a_ring_to_a_spinner_that_finds_work_is_run() {
         let submitter = runtime.go(move || {
             loom::explore();
             let _first = handle.inject([first]);
-            drop(go(move || raised.raise()));
+            drop(go(move || {
+                done();
+                raised.raise();
+            }));
             ran.wait_on_thread();
-            done();
         });
         submitter.join().unwrap();
     });
