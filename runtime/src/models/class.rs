@@ -33,8 +33,11 @@ fn a_class_that_is_set_beside_the_end_is_not_the_next_goroutines() {
         let [ends] = together_with_us(&runtime, [Box::new(|| ())]);
         let _maybe = ends.set_priority(Priority::Low);
         drop(ends);
-        assert_eq!(runtime.go(crate::priority).join().unwrap(), Priority::Normal);
-        done();
+        let next = runtime.go(|| {
+            assert_eq!(crate::priority(), Priority::Normal);
+            done();
+        });
+        next.join().unwrap();
     });
 }
 
