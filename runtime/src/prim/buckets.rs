@@ -20,6 +20,8 @@ static ALL: CachePadded<AtomicU32> = CachePadded::new(AtomicU32::new(0));
 static COUNTS: CachePadded<[AtomicU32; BUCKETS]> = CachePadded::new([const { AtomicU32::new(0) }; BUCKETS]);
 
 thread_local! {
+    /// How often this thread has found a lock taken.
+    static CONTENTIONS: Cell<u32> = const { Cell::new(0) };
     /// How many unlocks of this thread have found no sleeper while PASSED stood. A count of each thread, as a count of all
     /// threads would be a cache line that all write.
     static QUIET_UNLOCKS: Cell<u32> = const { Cell::new(0) };
@@ -28,6 +30,18 @@ thread_local! {
 /// The buckets of this process.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct OfProcess;
+
+/// Notes that the calling thread has found a lock taken. Never inlined: after a switch a goroutine may be on another thread.
+#[inline(never)]
+pub(crate) fn note_contention() {
+    CONTENTIONS.set(CONTENTIONS.get().wrapping_add(1));
+}
+
+/// Returns how often the calling thread has found a lock taken. Wraps around.
+#[inline(never)]
+pub(crate) fn contentions() -> u32 {
+    CONTENTIONS.get()
+}
 
 /// Returns the key of the parking_lot queue for the lock: the address of a count, which no other user has. By the time of the
 /// wake the address of the lock itself may be that of a mutex of the program's.
@@ -59,6 +73,7 @@ impl Buckets for OfProcess {
     }
 
     fn spin(&self, mut tried: impl FnMut() -> bool) -> bool {
+        note_contention();
         let mut spin = SpinWait::new();
         while spin.spin() {
             if tried() {

@@ -7,6 +7,14 @@ use std::sync::OnceLock;
 pub(crate) use loom::cell::UnsafeCell;
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64};
 
+/// Natively counts the locks that the calling thread has found taken, for naps, which models do not have.
+pub(crate) fn note_contention() {}
+
+/// As `note_contention`.
+pub(crate) fn contentions() -> u32 {
+    0
+}
+
 /// The locks over which `lock` puts a rank.
 pub(crate) mod plain {
     use crate::prim::lock::Ranks;

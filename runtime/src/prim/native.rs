@@ -1,6 +1,7 @@
 //! The facade of shipped builds: std's atomics, locks whose unlock is a store, and the machine's own means.
 
 use super::Ordering;
+pub(crate) use super::buckets::{contentions, note_contention};
 /// The identity of a plain thread, in a lock that the holder may take again.
 pub(crate) use parking_lot::RawThreadId as ThreadIdentity;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicPtr, AtomicU32, AtomicU64, fence};

@@ -43,7 +43,9 @@ mod future;
 use crate::host::{Active, Clock};
 use crate::m::M;
 use crate::prim::hooks::*;
-use crate::prim::{Acquire, AtomicU32, Mutex, MutexGuard, Rank, Relaxed, Release, capacity, const_fn, pause};
+use crate::prim::{
+    Acquire, AtomicU32, Mutex, MutexGuard, Rank, Relaxed, Release, capacity, const_fn, note_contention, pause,
+};
 use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, WaitQueue, wait_in};
 use crate::wait::interrupt::{Interrupt, OnInterrupt};
@@ -175,6 +177,7 @@ impl RawMutex {
     /// Locks. The error is the interrupt that ended the wait, or `None` for the time limit.
     #[cold]
     fn lock_slow(&self, until: Option<Nanos>, ends: OnInterrupt) -> Result<(), Option<Interrupt>> {
+        note_contention();
         if self.take_awake() {
             return Ok(());
         }

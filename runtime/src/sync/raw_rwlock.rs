@@ -54,7 +54,7 @@ mod tests;
 
 use crate::host::Active;
 use crate::prim::hooks::*;
-use crate::prim::{Acquire, AtomicU32, Mutex, MutexGuard, Rank, Relaxed, Release, const_fn};
+use crate::prim::{Acquire, AtomicU32, Mutex, MutexGuard, Rank, Relaxed, Release, const_fn, note_contention};
 use crate::sched::park::WaitReason;
 use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, Record, WaitQueue, wait_in};
 use crate::wait::interrupt::OnInterrupt;
@@ -264,6 +264,7 @@ impl RawRwLock {
             Kind::Read | Kind::Recursive | Kind::Upgradable => WaitReason::RwLockRead,
             Kind::Write | Kind::Upgrade => WaitReason::RwLockWrite,
         };
+        note_contention();
         let how = How::new(reason).until(until).ends(ends);
         let mut insists = false;
         loop {

@@ -162,11 +162,12 @@ impl<H: Host> Sched<H> {
             How::NextIfLeft if victim.is_waking() => StealNext::No,
             How::NextIfLeft | How::All => StealNext::IfLeft(&signs),
         };
+        let began = self.theft_begins();
         if self.has_batch(victim)
             && let Some(g) = self.steal_batch(p, victim)
         {
             event(format_args!("steals {g:?} from the batch of {victim:?}"));
-            self.note_theft(m);
+            self.note_theft(m, p, began);
             return Some(g);
         }
         let ends = p.runq.ends();
@@ -175,7 +176,7 @@ impl<H: Host> Sched<H> {
         #[cfg(gmp_policies)]
         p.count_theft();
         event(format_args!("steals {g:?} from {victim:?}"));
-        self.note_theft(m);
+        self.note_theft(m, p, began);
         Some(g)
     }
 
