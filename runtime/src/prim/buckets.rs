@@ -240,6 +240,32 @@ mod tests {
         assert!(unlocks.count() < 100 * QUIET as usize);
     }
 
+    /// Fails if a thread that finds a lock taken does not count that, or if a thread counts a lock that is free.
+    #[test]
+    fn the_thread_that_finds_a_lock_taken_counts_it() {
+        let fight = Fight::new(1, false);
+        let lock = &fight.locks[0];
+        let counted = contentions();
+        lock.lock(&*fight);
+        assert_eq!(contentions(), counted);
+        thread::scope(|scope| {
+            let finder = scope.spawn(|| {
+                let counted = contentions();
+                lock.lock(&*fight);
+                // SAFETY: just taken.
+                unsafe { lock.unlock(&*fight) };
+                contentions() - counted
+            });
+            while fight.sleepers() == 0 {
+                thread::yield_now();
+            }
+            // SAFETY: taken above.
+            unsafe { lock.unlock(&*fight) };
+            assert!(finder.join().unwrap() > 0);
+        });
+        assert_eq!(contentions(), counted);
+    }
+
     /// Does the same as `threads_that_sleep_for_a_lock_get_it`, where the kernel refuses the barrier.
     #[test]
     fn a_refused_barrier_is_replaced() {
