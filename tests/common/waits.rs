@@ -47,8 +47,8 @@ fn asleep(thread: i32) -> Option<String> {
     status.contains("\nState:\tS").then(|| sleeps.to_owned())
 }
 
-/// Returns `true` if all threads but the calling one wait for a futex: none is in the poller, about to
-/// run, or at its very beginning.
+/// Returns `true` if all threads but the calling one wait for a futex: none is in the poller, about to run, or at its very
+/// beginning. It may never be true under ThreadSanitizer, which has a thread of its own, and under an emulator.
 pub fn other_threads_sleep() -> bool {
     // SAFETY: gettid has no preconditions.
     let own = unsafe { libc::gettid() }.to_string();

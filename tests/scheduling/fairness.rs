@@ -56,8 +56,8 @@ fn ping_pong(rt: &Runtime, turns: &Arc<Turns>) {
     }
 }
 
-/// Two goroutines compute for a millisecond at a time, and wake each other. Fails when many turns of theirs come between two
-/// turns of a goroutine that yields. The test counts turns, not time.
+/// Two goroutines compute for a millisecond at a time, and wake each other. Fails when, in the median, more than four turns of
+/// theirs come between two turns of a goroutine that yields. The test counts turns, not time.
 #[test]
 fn a_pair_that_computes_leaves_turns_to_others() {
     const TURNS: usize = 20;

@@ -154,7 +154,8 @@ fn an_io_lock_that_is_handed_to_a_left_goroutine_is_given_up() {
 }
 
 /// As `an_io_lock_that_is_handed_to_a_left_goroutine_is_given_up`, with a goroutine that was nudged, and is queued behind one
-/// that keeps the thread. Fails by deadlock when the abandon hook is run before the thread has noted it.
+/// that keeps the thread. Fails by deadlock when the abandon hook is run before the thread
+/// that hands the lock over has noted that in the goroutine.
 #[test]
 fn an_io_lock_that_is_handed_to_a_queued_goroutine_is_given_up() {
     Model::new().check("io_lock_handed_queued", || {

@@ -68,7 +68,7 @@ use crate::sched::watch::told::Refusal;
 use crate::wait::task::{Discarded, FoundTasks};
 use gmp_netpoll::Readiness;
 use gmp_timers::Nanos;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::net::Shutdown;
@@ -167,12 +167,15 @@ impl<S: AsFd + RefUnwindSafe> RefUnwindSafe for Socket<S> {}
 
 impl<S: AsFd + fmt::Debug> fmt::Debug for Socket<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The program's writer is called when this use is over: the writer may close the socket, or be left behind.
-        let text = self.users.enter().map(|_open| {
-            let inner = &*self.inner;
-            if f.alternate() { format!("{inner:#?}") } else { format!("{inner:?}") }
-        });
-        f.write_str(text.as_deref().unwrap_or("Closed"))
+        // The program's writer is called when this use is over: the writer may close the socket, or park and be left behind.
+        // `S`'s own `fmt` runs within the use.
+        let mut text = String::new();
+        match self.users.enter() {
+            Some(_open) if f.alternate() => write!(text, "{:#?}", &*self.inner)?,
+            Some(_open) => write!(text, "{:?}", &*self.inner)?,
+            None => text.push_str("Closed"),
+        }
+        f.write_str(&text)
     }
 }
 

@@ -258,12 +258,9 @@ impl<H: Host> P<H> {
         self.alert.set(if self.batch.is_empty() { self.id } else { u32::MAX });
     }
 
-    /// Owner: ends the slice if all of the last `ran` goroutines ran within it, and one of them came from `runnext`.
-    pub(crate) fn end_slice_of(&self, ran: u32) {
-        let inherited = self.inherited.get();
-        if inherited > 0 && inherited + 1 >= ran {
-            self.inherited.set(capacity::MAX_INHERITED - 1);
-        }
+    /// Owner: returns how many goroutines from `runnext` have run in the slice.
+    pub(crate) fn inherited(&self) -> u32 {
+        self.inherited.get()
     }
 
     /// Owner: begins a new slice, with a goroutine that does not come from `runnext`.

@@ -39,8 +39,8 @@ pub(crate) const RANDOM_VICTIMS: bool = !cfg!(gmp_loom);
 pub(crate) const CLASS_BATCH: usize = if cfg!(gmp_loom) { 2 } else { 16 };
 /// How often an owner that runs goroutines below `Normal` looks beyond its P. In a model, whose clock stands still, each time.
 pub(crate) const LOOK_BEYOND: Duration = Duration::from_micros(if cfg!(gmp_loom) { 0 } else { 20 });
-/// How many goroutines in a row may come from `runnext`. Two goroutines that wake each other share a P with the others in the
-/// proportion of this number to one round of the queue.
+/// How many goroutines in a row may come from `runnext`. Two goroutines that wake each other share a P with the others at most
+/// in the proportion of this number to one round of the queue.
 pub(crate) const MAX_INHERITED: u32 = if cfg!(gmp_loom) { 2 } else { 16 };
 /// How often a future that was woken in its own poll is polled again without a turn for others, while none is seen to wait.
 pub(crate) const POLLS_ALONE: u32 = if cfg!(gmp_loom) { 1 } else { 16 };

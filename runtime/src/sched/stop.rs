@@ -530,7 +530,8 @@ impl<H: Host> Sched<H> {
         while let Some(mut queued) = self.take_queued() {
             let mut aside = GList::new();
             while let Some(g) = queued.pop() {
-                // Before a joiner is told: see `leave_parked`. A waker that has claimed the wait queues the goroutine again.
+                // Before a joiner is told: see `leave_parked`. If a waker has claimed the wait and not readied the goroutine,
+                // that waker queues it again.
                 if g.word.seize_queued() {
                     g::mark_left(g);
                     AbandonHook::run_of(g);

@@ -17,7 +17,7 @@
 //! with its goroutine: if its hook is not found, the process ends. A goroutine whose hooks were run never runs again, so it
 //! takes none back.
 //!
-//! Checked by `models/promise.rs` and `models/semaphore.rs`.
+//! Checked by `models/event.rs`, `models/io_lock.rs`, `models/promise.rs` and `models/semaphore.rs`.
 
 use crate::g::GRef;
 use crate::host::{Active, Host, Process};
@@ -38,7 +38,7 @@ impl AbandonHook {
     }
 
     /// Runs the hooks of a goroutine that will not run again. The goroutine's wait is claimed, or the goroutine is in no queue
-    /// from which an M takes.
+    /// from which an M takes; and no waker is between its claim and its `ready`.
     pub(crate) fn run_of<H: Host>(g: GRef<H>) {
         g.leave();
         // AcqRel: of several threads that find the goroutine abandoned, one runs the hook; each exchange is the partner of the

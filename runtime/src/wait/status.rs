@@ -42,7 +42,7 @@
 //!
 //!   claim                                    takes the goroutine out of its queue
 //!   hand over: write to the record           `seize_queued`: claimed, and not readied?  Waiting
-//!   `ready`: Waiting?  queue the goroutine                   else: claimed now; run the hook
+//!   `ready`: Waiting?  queue the goroutine                   else: claims an open wait; runs the hook
 //! ```
 //! If `ready` comes first, the hook finds what the waker has handed over; if `seize_queued` does, the waker queues the
 //! goroutine, and then does the ender's part itself (`sched/stop.rs`).
@@ -455,9 +455,9 @@ impl StatusWord {
         })
     }
 
-    /// As `seize`, for a runnable goroutine that the caller alone knows of, and that no M will run: the caller has taken the
-    /// goroutine out of a run queue for good, or has nudged it when its scheduler had gone. The goroutine may be in the middle
-    /// of an open wait: a nudge has made it runnable, or it came back without a P.
+    /// As `seize`, for a runnable goroutine that the caller alone has to queue, and that no M will run: the caller has taken the
+    /// goroutine out of a run queue for good, or has readied or nudged it and found that its scheduler had gone. The goroutine
+    /// may be in the middle of an open wait: a nudge has made it runnable, or it came back without a P.
     ///
     /// Returns `false` if a waker has claimed that wait, and not yet readied the owner. That waker might be writing to the
     /// owner's record, so no abandon hook may run now. The owner is parked again, and the caller leaves it to the waker, which
@@ -473,8 +473,8 @@ impl StatusWord {
             if !word.has(OPEN) {
                 return (None, true);
             }
-            // True, too, for an owner that has claimed its wait to `stay`, and one that `seize` has claimed while a dump held
-            // it: these claimers run the hook themselves, and nobody readies the owner.
+            // CLAIMED alone: by a waker, by an owner that has claimed its wait to `stay`, or by a `seize` while a dump held the
+            // owner. The last two run the hook themselves, and no thread readies the owner.
             let hands_over = word.0 & (CLAIMED | READY | CLAIMED_FOR_END) == CLAIMED;
             mutant!(SeizeQueuedPassesTheWaker: let hands_over = false);
             mutant!(SeizeQueuedAwaitsTheEnder: let hands_over = word.has(CLAIMED) && !word.has(READY));

@@ -45,10 +45,10 @@
 //! *How soon.* An owner reads the clock about every [`LOOK_AROUND`](crate::prim::capacity::LOOK_AROUND), or after each
 //! goroutine if goroutines run for longer than that; in an arrivals' turn it reads the clock after each goroutine. If no
 //! arrival waits and no M is in the poller, the owner also polls about every `LOOK_AROUND`; a poll takes about a hundredth of
-//! that time. If goroutines have become longer since the owner last read the clock, then a visit that sees arrivals makes the
-//! owner read the clock one goroutine later. So in the best case an arrival waits for as long as one goroutine runs, or for
-//! `LOOK_AROUND`; in the worst case it waits for the goroutines up to the next visit, for the ring's turn, and for the arrivals
-//! before it.
+//! that time. A look that does not read the clock, and sees arrivals beside a ring with goroutines of its own, makes the owner
+//! read the clock one goroutine later, because goroutines may have become longer. So in the best case an arrival waits for as
+//! long as one goroutine runs, or for `LOOK_AROUND`; in the worst case it waits for the goroutines up to the next visit and one
+//! more, for the ring's turn, and for the arrivals before it.
 //!
 //! *Not before equals.* A ring counts as a *ring of arrivals* if its owner has filled it only from the poller, from other Ps,
 //! or, when it was empty, from the global queue, and its own goroutines have added none. Then the goroutines that the poller

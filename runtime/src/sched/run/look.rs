@@ -22,8 +22,8 @@
 //! * *at the end of a round*, when goroutines that yield have filled the ring beside others in the global queue (`round.rs`);
 //! * *around*: about every [`capacity::LOOK_AROUND`], however long goroutines are, at another P (`help.rs`).
 //!
-//! A look that comes [`MAX_VISIT_GAP`] after the last visit also ends the slice of goroutines that wake each other, if the slice
-//! has lasted since that visit: otherwise [`capacity::MAX_INHERITED`] long goroutines would run before the ring has a turn.
+//! A look that reads the clock also ends the slice of goroutines that wake each other, if such goroutines alone have run for
+//! [`LONGEST_SLICE`]: otherwise [`capacity::MAX_INHERITED`] long ones would run before the ring has a turn.
 //!
 //! Reading the clock costs more than a yield, so an M does not read it between looks: the price of a goroutine is one
 //! comparison. A look that reads the clock computes, from the number of goroutines since the last reading, how many fit into
@@ -32,7 +32,8 @@
 //! the next look comes one goroutine later, and reads the clock.
 //!
 //! With `GMPDEBUG=helping=0` an M reads no clock for its looks. Then the M does not look around: it helps no other P, and moves
-//! no woken M off its CPU (O2 of `m/apart.rs`); arrivals have no turns; only visits poll; and time brings no visit forward.
+//! no woken M off its CPU (O2 of `m/apart.rs`); arrivals have no turns; only visits poll; and time neither brings a
+//! visit forward nor ends a slice.
 //!
 //! `models/visits.rs` checks which Ms a visit must wake, `models/poll.rs` checks that a visit serves timers, and
 //! `look/tests.rs` checks the rhythms.
@@ -60,6 +61,9 @@ const SHARE_EVERY: u32 = 4;
 const CLOCK_EVERY: u32 = 244;
 /// The longest time from one visit to the next, unless a single goroutine runs longer.
 const MAX_VISIT_GAP: Duration = Duration::from_micros(500);
+
+/// After this time a look ends a slice, in which goroutines that wake each other run before the ring.
+const LONGEST_SLICE: Duration = MAX_VISIT_GAP;
 
 /// At most one in this many goroutines runs before those in the queue because its time has come.
 const SLEEPER_EVERY: u32 = capacity::MAX_INHERITED;
@@ -100,6 +104,8 @@ pub(crate) struct PollSchedule {
     /// From the tick in `looked` on, the clock is not read for this many goroutines, as long as no timer is earlier than this
     /// time.
     far: Cell<(u32, Nanos)>,
+    /// The slice at the last look that read the clock: the tick at which it began, and the time of the first such look in it.
+    slice: Cell<(u32, Nanos)>,
     pub(crate) round: Round,
     pub(crate) arrivals: Arrivals,
 }
@@ -131,8 +137,6 @@ pub(crate) struct Due {
     pub(super) around: Option<Nanos>,
     /// The time, if the look has read the clock: a look for arrivals.
     pub(crate) now: Option<Nanos>,
-    /// If the last visit was [`MAX_VISIT_GAP`] ago: how many goroutines have run since.
-    long_gap: Option<u32>,
 }
 
 impl PollSchedule {
@@ -153,6 +157,7 @@ impl PollSchedule {
             timers: Cell::new((0, 1)),
             looked,
             far: Cell::new((0, Nanos::ZERO)),
+            slice: Cell::new((0, Nanos::ZERO)),
             round: Round::new(),
             arrivals: Arrivals::new(),
         }
@@ -311,8 +316,7 @@ impl PollSchedule {
         let settles = self.arrivals.take_time();
         let now = clock.filter(|_| by_clock || settles).map(|now| now());
         let around = now.filter(|_| by_clock).and_then(|now| self.around(tick, now));
-        let long_gap = self.long_gap(tick, now);
-        let due = Due { visit: self.visit(tick, now, long_gap.is_some()), around, now, long_gap };
+        let due = Due { visit: self.visit(tick, now), around, now };
         if now.is_some() && by_clock {
             self.clock.set(tick.wrapping_add(self.every.get()));
         }
@@ -329,15 +333,23 @@ impl PollSchedule {
         due
     }
 
-    fn long_gap(&self, tick: u32, now: Option<Nanos>) -> Option<u32> {
-        let (last, at) = self.visit.get();
-        let (now, at) = now.zip(at)?;
-        (now.saturating_since(at) >= MAX_VISIT_GAP).then(|| tick.wrapping_sub(last))
+    /// Returns `true` if for [`LONGEST_SLICE`] only goroutines from `runnext` have run. Called at a look at this tick, at the
+    /// time `now`; `inherited`: how many of them have run in the slice.
+    fn slice_is_long(&self, tick: u32, inherited: u32, now: Nanos) -> bool {
+        // The same at all looks, unless another goroutine has run in between.
+        let began = tick.wrapping_sub(inherited);
+        let (same, since) = self.slice.get();
+        if same != began {
+            self.slice.set((began, now));
+            return false;
+        }
+        now.saturating_since(since) >= LONGEST_SLICE
     }
 
-    fn visit(&self, tick: u32, now: Option<Nanos>, late: bool) -> Option<QueueVisit> {
+    fn visit(&self, tick: u32, now: Option<Nanos>) -> Option<QueueVisit> {
         let (last, at) = self.visit.get();
         let count = tick.wrapping_sub(last);
+        let late = now.zip(at).is_some_and(|(now, at)| now.saturating_since(at) >= MAX_VISIT_GAP);
         let due = count >= self.look_every || late && count > 1;
         if due {
             // Without a clock the next reading dates the visit.
@@ -398,10 +410,10 @@ impl<H: Host> Sched<H> {
             self.end_round(p);
         }
         let due = p.poll_schedule.look(tick, p.runq.ends().0, helps.then_some(H::now));
-        if let Some(ran) = due.long_gap {
-            p.end_slice_of(ran);
-        }
         let arrivals = &p.poll_schedule.arrivals;
+        if due.now.is_some_and(|now| p.poll_schedule.slice_is_long(tick, p.inherited(), now)) {
+            self.end_slice(p);
+        }
         let mut found = due.visit.and_then(|visit| self.visit_global_queue(m, p, visit, first));
         if let Some(now) = due.around {
             self.look_after_the_sent(p, now);
@@ -421,7 +433,7 @@ impl<H: Host> Sched<H> {
         } else if self.globq_len.has_arrivals()
             && if due.now.is_some() { found.is_some() } else { self.has_own_ring(p) }
         {
-            // Arrivals wait, and this look was none for them.
+            // Arrivals wait, and this look took none: it has not read the clock, or has found another goroutine.
             p.poll_schedule.take_time_next(tick);
         }
         match (around, found) {

@@ -145,6 +145,16 @@ impl<H: Host> Sched<H> {
         p.runq.pop()
     }
 
+    /// Ends the slice before its count does: the goroutine in `runnext` goes to the end of the ring.
+    pub(super) fn end_slice(&self, p: &P<H>) {
+        if let Some(next) = p.runq.pop_next()
+            && let Some(next) = p.runq.push(next)
+        {
+            self.spill_and_wake(p, next);
+        }
+        p.begin_slice();
+    }
+
     /// As `runqget`, after a look that may have found goroutines. Under a policy with one queue these stand in that queue.
     #[cold]
     #[inline(never)]

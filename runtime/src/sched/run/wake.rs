@@ -117,7 +117,7 @@ fn queue_from_afar<H: Host>(g: GRef<H>) {
     match g.home().upgrade() {
         Some(sched) => sched.submit(g),
         // The runtime has ended and left the goroutine behind: this thread alone has it to queue. After a nudge its wait is
-        // open, or a waker has claimed it, and comes here later. In no model: the unit tests below fail without the look.
+        // open, or a waker has claimed it, and comes here later. In no model: the unit tests below fail without this call.
         None => {
             if g.word.seize_queued() {
                 AbandonHook::run_of(g);

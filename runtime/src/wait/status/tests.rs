@@ -213,8 +213,8 @@ fn a_recycled_word_does_not_answer_to_old_numbers() {
     assert!(word.claim(fresh));
 }
 
-/// Fails if the end of a runtime leaves the wait of a queued goroutine open, or leaves the goroutine to a waker that is
-/// none, or is through.
+/// Fails if the end of a runtime leaves the wait of a queued goroutine open, or leaves the goroutine to a waker although none
+/// has claimed the wait, or the one that did has readied the goroutine.
 #[test]
 fn the_end_seizes_a_queued_goroutine() {
     let word = StatusWord::new(Status::Idle);
@@ -233,6 +233,12 @@ fn the_end_seizes_a_queued_goroutine() {
     let Doing::Sleeps(found) = word.doing() else { panic!("it is parked") };
     assert_eq!(word.claim_for_end(&found), Then::Queue);
     assert!(word.seize_queued(), "the ender readies no goroutine");
+    let (word, number) = waiting();
+    assert_eq!(word.hold(), Some(Status::Waiting));
+    assert_eq!(word.nudge(number), Then::Leave);
+    assert!(word.seize());
+    assert_eq!(word.unhold(), Then::Queue);
+    assert!(!word.seize_queued(), "seized while a dump held it");
 }
 
 /// Fails if the end seizes a queued goroutine beside a waker that has claimed its wait, or if that waker does not queue it

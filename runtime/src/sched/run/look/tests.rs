@@ -92,7 +92,27 @@ fn the_pace_follows_a_change() {
             }
         }
         assert!(looks[0] <= CLOCK_EVERY, "the first look after {} long goroutines", looks[0]);
-        assert!(looks.len() >= 195, "{} looks at the last 200 long goroutines", looks.len());
+        let last = looks.iter().filter(|&&number| number >= CLOCK_EVERY).count();
+        assert!(last >= 195, "{last} looks at the last 200 long goroutines");
+    }
+}
+
+/// Fails when a slice does not end after [`LONGEST_SLICE`], or ends although another goroutine has run in that time.
+#[test]
+fn a_slice_ends_by_time() {
+    const LONG: u64 = LONGEST_SLICE.as_nanos() as u64;
+    for begin in [100, u32::MAX] {
+        let poll_schedule = PollSchedule::new(Policy::default());
+        let is_long = |tick: u32, inherited: u32, at: u64| {
+            poll_schedule.slice_is_long(begin.wrapping_add(tick), inherited, Nanos::from_nanos(at))
+        };
+        assert!(!is_long(1, 0, 0));
+        assert!(!is_long(2, 0, LONG), "one goroutine after the other begins a slice");
+        assert!(!is_long(3, 1, 2 * LONG - 1));
+        assert!(is_long(5, 3, 2 * LONG), "three of a slice have run since its first look");
+        assert!(!is_long(6, 3, 3 * LONG), "a goroutine of another kind has run");
+        assert!(!is_long(7, 1, 4 * LONG), "another slice has begun");
+        assert!(is_long(8, 2, 5 * LONG));
     }
 }
 
