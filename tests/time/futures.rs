@@ -173,6 +173,27 @@ fn a_timeout_drops_its_future_in_time() {
     });
 }
 
+/// Another thread makes the future ready after its poll has begun, and before the time has passed; the task looks at the clock
+/// later. Fails when the future is dropped without another poll.
+#[test]
+fn a_future_that_was_ready_in_time_is_in_time() {
+    everyone(|crew| {
+        crew.run(|| {
+            let (limit, mut is_ready) = (2 * MS, false);
+            let begin = Instant::now();
+            let lags = poll_fn(|_| {
+                if is_ready {
+                    return Poll::Ready(7);
+                }
+                is_ready = true;
+                thread::sleep(limit.saturating_sub(begin.elapsed()) + MS);
+                Poll::Pending
+            });
+            assert_eq!(block_on(timeout_async(limit, lags)), Ok(7));
+        });
+    });
+}
+
 /// Fails when the timer keeps the waker for an hour, for a task that no longer waits.
 #[test]
 fn a_timeout_that_was_in_time_keeps_no_timer() {

@@ -139,7 +139,8 @@ pub fn sleep_async(dur: Duration) -> Sleep {
 
 /// Returns a future that is ready when `future` is, or, with an error, when `dur` has passed since this call.
 /// [`timeout`](super::timeout) for futures: nothing unwinds, and the poll that returns the error drops `future`. Each poll
-/// polls `future` before it looks at the time: so a `future` that is ready when the time has passed is in time.
+/// polls `future` before it looks at the time, and once more when the time has passed: so a `future` that is ready when the time
+/// has passed is in time.
 ///
 /// ```
 /// use gmp::context::ContextError;
@@ -180,13 +181,18 @@ impl<F: Future> Future for Timeout<F> {
             let this = self.get_unchecked_mut();
             (&mut this.sleep, Pin::new_unchecked(&mut this.future))
         };
-        let polled = future.as_mut().as_pin_mut().expect("timeout_async: polled after it was ready").poll(cx);
+        let mut poll = |cx: &mut Context<'_>| {
+            future.as_mut().as_pin_mut().expect("timeout_async: polled after it was ready").poll(cx)
+        };
+        let mut polled = poll(cx);
+        if polled.is_pending() {
+            std::task::ready!(Pin::new(&mut *sleep).poll(cx));
+            // The future may have become ready between its poll and the look at the time.
+            polled = poll(cx);
+        }
         let ended = match polled {
             Poll::Ready(output) => Ok(output),
-            Poll::Pending => {
-                std::task::ready!(Pin::new(&mut *sleep).poll(cx));
-                Err(ContextError::DeadlineExceeded)
-            }
+            Poll::Pending => Err(ContextError::DeadlineExceeded),
         };
         // The timer goes now, not with this future, which might live on for long: the timer would wake a task that no longer
         // waits.
