@@ -167,6 +167,35 @@ fn a_past_deadline_wins_over_what_is_ready() {
     });
 }
 
+/// The timeout is over before the first system call, as on a machine whose CPUs are busy. Fails when a call that need not wait
+/// ends by the timeout, also after a read that has emptied the socket; or by a hang.
+#[test]
+fn a_timeout_ends_waits_alone() {
+    everyone(|crew| {
+        crew.run(|| {
+            let over = Some(Duration::from_nanos(1));
+            let (mut near, mut far) = pair();
+            near.set_read_timeout(over).unwrap();
+            near.set_write_timeout(over).unwrap();
+            for _ in 0..3 {
+                timed_out(near.read(&mut [0; 8]));
+                far.write_all(b"xy").unwrap();
+                let come = || near.peek(&mut [0; 8]).is_ok_and(|came| came == 2);
+                until(come);
+                assert_eq!(near.read(&mut [0; 8]).unwrap(), 2);
+                assert_eq!(near.write(b"z").unwrap(), 1);
+                far.read_exact(&mut [0]).unwrap();
+            }
+            let socket = gmp::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            socket.connect(socket.local_addr().unwrap()).unwrap();
+            socket.set_read_timeout(over).unwrap();
+            timed_out(socket.recv(&mut [0; 8]));
+            socket.send(b"xyz").unwrap();
+            assert_eq!(socket.recv(&mut [0; 8]).unwrap(), 3);
+        });
+    });
+}
+
 /// Fails when the later of the two limits holds, when a timeout does not begin anew, or when a timeout that std refuses is
 /// accepted.
 #[test]

@@ -1,10 +1,11 @@
 //! The time limit of the operations in one direction of a socket.
 //!
 //! There are two words for each direction: the deadline, a point in time; and the timeout, a length that counts from
-//! the beginning of each operation. The earlier end counts. An operation reads both when it begins, before each system
-//! call, and after announcing a wait, and arms a timer for that wait only. The setter of a deadline stores the new
-//! value, and then makes all operations in that direction read the deadline again. A timeout counts for the operations
-//! that begin after it was set.
+//! the beginning of each operation. The earlier end counts. An operation reads the deadline before each system call, and both
+//! when a call would block and after announcing a wait, and arms a timer for that wait only. So a deadline ends calls, and a
+//! timeout ends waits alone, as in std: an operation that comes late to data that is there, as its thread or its goroutine had
+//! to wait for a turn, gets the data. The setter of a deadline stores the new value, and then makes all operations in that
+//! direction read the deadline again. A timeout counts for the operations that begin after it was set.
 
 use crate::host::{Active, Clock};
 use crate::prim::{AtomicU64, Relaxed};
@@ -21,14 +22,42 @@ pub(crate) struct Limit {
     timeout: AtomicU64,
 }
 
-/// When the timeout of one operation is over; `None` without one.
+/// When the time of one operation is over.
 #[derive(Copy, Clone)]
-pub(crate) struct Begun(Option<Nanos>);
+pub(crate) struct Begun {
+    /// `None` without an end.
+    end: Option<Nanos>,
+    /// Whether no call is made after the end, as after a deadline. Otherwise the end is that of waits alone.
+    ends_calls: bool,
+}
 
 impl Begun {
-    /// An operation whose time is over at `until`.
+    /// An operation whose time is over at `until`, and which makes no call then.
     pub(crate) fn until(until: Option<Nanos>) -> Self {
-        Begun(until)
+        Begun { end: until, ends_calls: true }
+    }
+
+    /// The same operation, of which all time counts: no call is made after the end.
+    pub(crate) fn to_the_call(self) -> Self {
+        Begun::until(self.end)
+    }
+
+    /// What bounds the calls of this operation.
+    #[inline]
+    pub(crate) fn of_calls(self) -> Self {
+        if self.ends_calls { self } else { Begun { end: None, ends_calls: false } }
+    }
+
+    /// Returns an error if the operation may not wait any more.
+    ///
+    /// # Errors
+    /// `TimedOut`.
+    #[inline]
+    pub(crate) fn may_wait(self) -> io::Result<()> {
+        match self.end {
+            Some(end) if Active::now() >= end => Err(timed_out()),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -64,7 +93,8 @@ impl Limit {
     #[inline]
     pub(crate) fn begin(&self) -> Begun {
         let length = self.timeout.load(Relaxed);
-        Begun((length != NONE).then(|| Active::after(Duration::from_nanos(length))))
+        let end = (length != NONE).then(|| Active::after(Duration::from_nanos(length)));
+        Begun { end, ends_calls: false }
     }
 
     /// Returns until when the operation may last.
@@ -74,11 +104,11 @@ impl Limit {
     #[inline]
     pub(crate) fn until(&self, begun: Begun) -> io::Result<Option<Nanos>> {
         let deadline = self.deadline.load(Relaxed);
-        if deadline == NONE && begun.0.is_none() {
+        if deadline == NONE && begun.end.is_none() {
             return Ok(None);
         }
         let deadline = Nanos::from_nanos(deadline);
-        let until = begun.0.map_or(deadline, |end| end.min(deadline));
+        let until = begun.end.map_or(deadline, |end| end.min(deadline));
         if Active::now() < until { Ok(Some(until)) } else { Err(timed_out()) }
     }
 }

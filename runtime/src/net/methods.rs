@@ -48,7 +48,8 @@ macro_rules! read_limits {
             }
 
             /// Sets how long a read waits, from the beginning of the read; `None` for ever. The timeout counts for
-            /// reads that begin after this call, and includes the time spent behind other readers of the same handle.
+            /// reads that begin after this call, and includes the time spent behind other readers of the same handle. It ends
+            /// waits alone: a read that finds data returns the data, however late its turn has come.
             /// Another handle, as `try_clone` makes, has timeouts of its own.
             ///
             /// # Errors
@@ -84,7 +85,8 @@ macro_rules! write_limits {
             }
 
             /// Sets how long a write waits, from the beginning of the write; `None` for ever. The timeout counts for
-            /// writes that begin after this call, and includes the time spent behind other writers of the same handle.
+            /// writes that begin after this call, and includes the time spent behind other writers of the same handle. It
+            /// ends waits alone: a write that finds room writes, however late its turn has come.
             /// Another handle, as `try_clone` makes, has timeouts of its own.
             ///
             /// # Errors

@@ -503,7 +503,7 @@ impl<S: AsFd> Socket<S> {
         find: impl FnOnce(WaitsForName<'_>) -> io::Result<T>,
         mut call: impl FnMut(&S, &T) -> io::Result<R>,
     ) -> io::Result<R> {
-        let begun = self.write.limit.begin();
+        let begun = self.write.limit.begin().to_the_call();
         self.look(&self.write, begun)?;
         // Before the I/O lock is taken: a close, and other writers, do not wait for a name.
         let to = find(&|wait| self.wait_for_name(begun, wait))?;

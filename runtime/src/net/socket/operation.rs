@@ -51,8 +51,8 @@ impl<S: AsFd> Socket<S> {
         // Relaxed, here and below: the I/O lock orders its holders.
         let mut wait_first = lane.drained.load(Relaxed);
         loop {
-            operation.look()?;
-            if wait_first && operation.may_wait_first() {
+            operation.may_call()?;
+            if wait_first && operation.may_wait_first() && operation.begun.may_wait().is_ok() {
                 wait_first = false;
                 mutant!(SocketDrainedClears: operation.clear());
                 operation.wait()?;
@@ -73,7 +73,10 @@ impl<S: AsFd> Socket<S> {
                 // `kind` is a call into std's tables, made once.
                 Err(refused) => match refused.kind() {
                     io::ErrorKind::Interrupted => {}
-                    io::ErrorKind::WouldBlock => operation.wait()?,
+                    io::ErrorKind::WouldBlock => {
+                        operation.begun.may_wait()?;
+                        operation.wait()?;
+                    }
                     _ => return Err(refused),
                 },
             }
@@ -90,10 +93,11 @@ impl<S: AsFd> Socket<S> {
         let mut operation = self.begin(Direction::Write, begun)?;
         let mut pause = SHORTEST_PAUSE;
         loop {
-            operation.look()?;
+            operation.may_call()?;
             match call() {
                 Err(refused) if refused.kind() == io::ErrorKind::Interrupted => {}
                 Err(refused) if refused.kind() == io::ErrorKind::WouldBlock => {
+                    operation.begun.may_wait()?;
                     operation.pause(Active::after(pause))?;
                     pause = (2 * pause).min(LONGEST_PAUSE);
                 }
@@ -120,6 +124,12 @@ impl<'s, S: AsFd> Operation<'s, S> {
     #[inline(always)]
     fn look(&self) -> io::Result<Option<Nanos>> {
         self.socket.look(self.lane, self.begun)
+    }
+
+    /// Does the same as `look`, before a system call, which a timeout does not end.
+    #[inline(always)]
+    fn may_call(&self) -> io::Result<()> {
+        self.socket.look(self.lane, self.begun.of_calls()).map(drop)
     }
 
     /// Does the same as `look`, for a wait that ends at `end` at the latest.
