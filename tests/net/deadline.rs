@@ -167,8 +167,15 @@ fn a_past_deadline_wins_over_what_is_ready() {
     });
 }
 
+/// Returns `true` if a read would find something now. The socket is not touched.
+fn readable(socket: &impl AsRawFd) -> bool {
+    let mut asked = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: the call gets one struct, which it fills.
+    unsafe { libc::poll(&raw mut asked, 1, 0) == 1 }
+}
+
 /// The timeout is over before the first system call, as on a machine whose CPUs are busy. Fails when a call that need not wait
-/// ends by the timeout, also after a read that has emptied the socket; or by a hang.
+/// ends by the timeout, also after a read that has emptied the socket, and a `send_to`; or by a hang.
 #[test]
 fn a_timeout_ends_waits_alone() {
     everyone(|crew| {
@@ -177,11 +184,19 @@ fn a_timeout_ends_waits_alone() {
             let (mut near, mut far) = pair();
             near.set_read_timeout(over).unwrap();
             near.set_write_timeout(over).unwrap();
+            // A wait, by which the socket comes to the poller: only then a read that follows may trust what the last one found.
+            near.set_read_timeout(Some(SHORT)).unwrap();
+            timed_out(near.read(&mut [0; 8]));
+            near.set_read_timeout(over).unwrap();
             for _ in 0..3 {
                 timed_out(near.read(&mut [0; 8]));
                 far.write_all(b"xy").unwrap();
                 let come = || near.peek(&mut [0; 8]).is_ok_and(|came| came == 2);
                 until(come);
+                assert_eq!(near.read(&mut [0; 8]).unwrap(), 2);
+                // The read has emptied the socket, so that the next one may wait before its call.
+                far.write_all(b"xy").unwrap();
+                until(|| readable(&near));
                 assert_eq!(near.read(&mut [0; 8]).unwrap(), 2);
                 assert_eq!(near.write(b"z").unwrap(), 1);
                 far.read_exact(&mut [0]).unwrap();
@@ -190,8 +205,13 @@ fn a_timeout_ends_waits_alone() {
             socket.connect(socket.local_addr().unwrap()).unwrap();
             socket.set_read_timeout(over).unwrap();
             timed_out(socket.recv(&mut [0; 8]));
+            socket.set_write_timeout(over).unwrap();
             socket.send(b"xyz").unwrap();
+            until(|| readable(&socket));
             assert_eq!(socket.recv(&mut [0; 8]).unwrap(), 3);
+            let unconnected = gmp::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+            unconnected.set_write_timeout(over).unwrap();
+            assert_eq!(unconnected.send_to(b"xyz", unconnected.local_addr().unwrap()).unwrap(), 3);
         });
     });
 }

@@ -49,7 +49,7 @@ macro_rules! read_limits {
 
             /// Sets how long a read waits, from the beginning of the read; `None` for ever. The timeout counts for
             /// reads that begin after this call, and includes the time spent behind other readers of the same handle. It ends
-            /// waits alone: a read that finds data returns the data, however late its turn has come.
+            /// waits alone: when its turn has come, a read returns data that is there, however late it is.
             /// Another handle, as `try_clone` makes, has timeouts of its own.
             ///
             /// # Errors
@@ -86,7 +86,7 @@ macro_rules! write_limits {
 
             /// Sets how long a write waits, from the beginning of the write; `None` for ever. The timeout counts for
             /// writes that begin after this call, and includes the time spent behind other writers of the same handle. It
-            /// ends waits alone: a write that finds room writes, however late its turn has come.
+            /// ends waits alone: when its turn has come, a write that finds room writes, however late it is.
             /// Another handle, as `try_clone` makes, has timeouts of its own.
             ///
             /// # Errors

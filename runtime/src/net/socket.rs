@@ -68,6 +68,7 @@ use crate::sched::watch::told::Refusal;
 use crate::wait::task::{Discarded, FoundTasks};
 use gmp_netpoll::Readiness;
 use gmp_timers::Nanos;
+use std::cell::Cell;
 use std::fmt::{self, Write as _};
 use std::io;
 use std::mem::ManuallyDrop;
@@ -496,17 +497,23 @@ impl<S: AsFd> Socket<S> {
         desc.is_none_or(PollDesc::has_told_of_an_end)
     }
 
-    /// Does the same as `run` for writing to the address that `find` returns. The time that `find` takes counts. `find` is
-    /// given a function that waits in line for a turn to look the name up.
+    /// Does the same as `run` for writing to the address that `find` returns. `find` is given a function that waits in line for
+    /// a turn to look the name up. If `find` calls it, then the time that `find` takes counts, and the timeout ends the call,
+    /// too.
     pub(crate) fn run_to<R, T>(
         &self,
         find: impl FnOnce(WaitsForName<'_>) -> io::Result<T>,
         mut call: impl FnMut(&S, &T) -> io::Result<R>,
     ) -> io::Result<R> {
-        let begun = self.write.limit.begin().to_the_call();
-        self.look(&self.write, begun)?;
+        let begun = self.write.limit.begin();
+        self.look(&self.write, begun.of_calls())?;
+        let by_name = Cell::new(false);
         // Before the I/O lock is taken: a close, and other writers, do not wait for a name.
-        let to = find(&|wait| self.wait_for_name(begun, wait))?;
+        let to = find(&|wait| {
+            by_name.set(true);
+            self.wait_for_name(begun, wait)
+        })?;
+        let begun = if by_name.get() { begun.to_the_call() } else { begun };
         let call = || call(&self.inner, &to);
         self.operate((Direction::Write, begun), call, |_| false)
     }

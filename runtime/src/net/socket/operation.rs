@@ -132,9 +132,16 @@ impl<'s, S: AsFd> Operation<'s, S> {
         self.socket.look(self.lane, self.begun.of_calls()).map(drop)
     }
 
-    /// Does the same as `look`, for a wait that ends at `end` at the latest.
+    /// Does the same as `look`, for a wait: `WouldBlock` when the timeout is over, so that the caller makes its system call once
+    /// more.
+    fn look_to_wait(&self) -> io::Result<Option<Nanos>> {
+        self.may_call()?;
+        self.look().map_err(|_over| io::ErrorKind::WouldBlock.into())
+    }
+
+    /// Does the same as `look_to_wait`, for a wait that ends at `end` at the latest.
     fn look_until(&self, end: Nanos) -> io::Result<Nanos> {
-        Ok(self.look()?.map_or(end, |until| until.min(end)))
+        Ok(self.look_to_wait()?.map_or(end, |until| until.min(end)))
     }
 
     /// Whether the operation on a drained socket may wait before its system call.
@@ -174,7 +181,11 @@ impl<'s, S: AsFd> Operation<'s, S> {
         let Some(sched) = self.sched else { return self.pause_thread(end) };
         let desc = self.register(sched)?;
         while Active::now() < end {
-            self.look()?;
+            self.may_call()?;
+            if self.begun.may_wait().is_err() {
+                // The caller makes its system call once more.
+                break;
+            }
             desc.clear(self.direction);
             self.park(desc, || Some(Some(self.look_until(end).ok()?)))?;
         }
@@ -235,7 +246,7 @@ impl<'s, S: AsFd> Operation<'s, S> {
             Some(self.socket.inner.as_fd()),
             events,
             || match self.lane.has_ended() {
-                false => self.look(),
+                false => self.look_to_wait(),
                 true => Err(io::ErrorKind::WouldBlock.into()),
             },
         ))?;

@@ -105,7 +105,8 @@ pub(crate) struct PollSchedule {
     /// time.
     far: Cell<(u32, Nanos)>,
     /// The slice at the last look that read the clock: the tick at which it began, and the time of the first such look in it.
-    slice: Cell<(u32, Nanos)>,
+    /// `None`: not in this lease.
+    slice: Cell<(u32, Option<Nanos>)>,
     pub(crate) round: Round,
     pub(crate) arrivals: Arrivals,
 }
@@ -142,7 +143,7 @@ pub(crate) struct Due {
 impl PollSchedule {
     pub(crate) fn new(policy: Policy) -> Self {
         let [next, clock] = [(); 2].map(|()| Cell::new(1));
-        let [around, visit, queued, looked] = [(); 4].map(|()| Cell::new((0, None)));
+        let [around, visit, queued, looked, slice] = [(); 5].map(|()| Cell::new((0, None)));
         PollSchedule {
             look_every: policy.stealing().tick,
             has_rounds: !policy.has_one_queue(),
@@ -157,7 +158,7 @@ impl PollSchedule {
             timers: Cell::new((0, 1)),
             looked,
             far: Cell::new((0, Nanos::ZERO)),
-            slice: Cell::new((0, Nanos::ZERO)),
+            slice,
             round: Round::new(),
             arrivals: Arrivals::new(),
         }
@@ -165,7 +166,7 @@ impl PollSchedule {
 
     /// Another M has acquired the P, or the same M after a sleep: for the P's goroutines no time has passed.
     pub(crate) fn begin_lease(&self) {
-        for last in [&self.around, &self.visit, &self.queued, &self.looked] {
+        for last in [&self.around, &self.visit, &self.queued, &self.looked, &self.slice] {
             last.set((last.get().0, None));
         }
         self.timers.set((0, self.timers.get().1));
@@ -338,12 +339,13 @@ impl PollSchedule {
     fn slice_is_long(&self, tick: u32, inherited: u32, now: Nanos) -> bool {
         // The same at all looks, unless another goroutine has run in between.
         let began = tick.wrapping_sub(inherited);
-        let (same, since) = self.slice.get();
-        if same != began {
-            self.slice.set((began, now));
-            return false;
+        match self.slice.get() {
+            (same, Some(since)) if same == began => now.saturating_since(since) >= LONGEST_SLICE,
+            _ => {
+                self.slice.set((began, Some(now)));
+                false
+            }
         }
-        now.saturating_since(since) >= LONGEST_SLICE
     }
 
     fn visit(&self, tick: u32, now: Option<Nanos>) -> Option<QueueVisit> {

@@ -20,7 +20,8 @@
 //! thief can measure all three, and no other goroutine pays for that:
 //!
 //! * how long a goroutine runs, by the number of goroutines that the thief has run since the theft;
-//! * how often the thief's thread has found a lock taken (`prim::contentions`), which only the slow ways of the locks count;
+//! * how often the thief's thread has found a lock taken (`prim::contentions`), which only the slow ways of gmp's locks count.
+//!   Locks of other crates, and atomics, are not counted; a lock that a parked goroutine holds is, though no line moves for it;
 //! * how long the theft itself took, which is some lines from the victim's core.
 //!
 //! [`WINDOW`] short thefts together are judged (`Sums::pay`): goroutines have to run for as long as [`RUN`] thefts take, and
@@ -74,7 +75,7 @@ const RUN: u32 = 6;
 /// Thieves that nap take to stealing without naps if there is the time of so many thefts between two contentions.
 const BETWEEN_TO_BEGIN: u32 = 24;
 /// They go on as long as there is this much.
-const BETWEEN_TO_GO_ON: u32 = 16;
+const BETWEEN_TO_GO_ON: u32 = 19;
 /// A theft that takes longer counts as this long: the thief has waited for `runnext`, or was off its CPU.
 const LONGEST_THEFT: Duration = Duration::from_micros(1);
 
@@ -164,6 +165,11 @@ impl Thefts {
         self.last.set(Some(theft));
     }
 
+    /// The M sleeps now: what it runs afterwards is not due to its last theft.
+    pub(super) fn forget(&self) {
+        self.last.set(None);
+    }
+
     fn is_to_be_judged(&self) -> bool {
         self.last.get().is_some()
     }
@@ -173,6 +179,10 @@ impl Thefts {
         let theft = self.last.take()?;
         let stole = theft.seen.at;
         let apart = stole.saturating_since(self.judged.replace(now.at));
+        if apart >= APART {
+            // The thefts before belong to another phase of the program.
+            self.sums.take();
+        }
         if now.at.saturating_since(stole) >= SHORT {
             self.short.set(0);
             return None;
@@ -221,12 +231,12 @@ impl<H: Host> Sched<H> {
     #[cold]
     #[inline(never)]
     fn nap(&self, m: &M<H>, p: &P<H>) -> bool {
-        if self.nobody_polls() || self.jobs_somewhere() || self.waits_elsewhere(p) {
-            return false;
-        }
         let seen = Seen::by_owner(p);
         let now = seen.at;
         let Some(nap) = m.thefts.judge(seen) else { return false };
+        if self.nobody_polls() || self.jobs_somewhere() || self.waits_elsewhere(p) {
+            return false;
+        }
         // Relaxed: a hint. Without an M in the poller the Ms that look for work serve the timers of all heaps.
         let nobody = self.poll_until.load(Relaxed) == NO_POLLER;
         let first = if nobody { self.earliest_timer() } else { p.timers.earliest() };
@@ -322,20 +332,45 @@ mod tests {
     #[test]
     fn no_naps_while_short_thefts_pay() {
         const ALL: usize = 2 * WINDOW as usize;
-        const FIRST: usize = WINDOW as usize - 1;
+        const BEFORE_VERDICT: usize = WINDOW as usize - 1;
         const MOST: u32 = 500 / RUN;
         let count = |naps: [bool; ALL]| naps.iter().filter(|&&naps| naps).count();
         let thefts = Thefts::new();
         let naps = nap_after(&thefts, (MOST, 0));
-        assert!(naps[..FIRST].iter().all(|&naps| naps) && !naps[FIRST..].iter().any(|&naps| naps));
+        assert!(
+            naps[..BEFORE_VERDICT].iter().all(|&naps| naps)
+                && !naps[BEFORE_VERDICT..].iter().any(|&naps| naps)
+        );
         assert_eq!(count(nap_after(&thefts, (MOST, 0))), 0);
-        assert_eq!(count(nap_after(&thefts, (MOST + 1, 0))), ALL - FIRST, "they run too briefly");
+        assert_eq!(count(nap_after(&thefts, (MOST + 1, 0))), ALL - BEFORE_VERDICT, "they run too briefly");
         const MOST_TO_BEGIN: u32 = 500 / BETWEEN_TO_BEGIN;
         const MOST_TO_GO_ON: u32 = 500 / BETWEEN_TO_GO_ON;
         assert_eq!(count(nap_after(&thefts, (1, MOST_TO_BEGIN + 1))), ALL, "too many contentions to begin");
-        assert_eq!(count(nap_after(&thefts, (1, MOST_TO_BEGIN))), FIRST);
+        assert_eq!(count(nap_after(&thefts, (1, MOST_TO_BEGIN))), BEFORE_VERDICT);
         assert_eq!(count(nap_after(&thefts, (1, MOST_TO_GO_ON))), 0, "few enough to go on");
-        assert_eq!(count(nap_after(&thefts, (1, MOST_TO_GO_ON + 1))), ALL - FIRST, "too many to go on");
+        assert_eq!(
+            count(nap_after(&thefts, (1, MOST_TO_GO_ON + 1))),
+            ALL - BEFORE_VERDICT,
+            "too many to go on"
+        );
+    }
+
+    /// Fails if a theft is weighed after a sleep, or on another P, or beside thefts of long ago.
+    #[test]
+    fn other_work_is_not_weighed() {
+        let (thefts, at) = (Thefts::new(), Nanos::from_nanos(1_000_000));
+        let seen = Seen { at, p: 1, ran: 0, contentions: 0 };
+        thefts.note(Theft { took: TOOK, seen });
+        thefts.forget();
+        assert_eq!(thefts.judge(seen), None, "the M has slept since");
+        thefts.note(Theft { took: TOOK, seen });
+        assert!(thefts.judge(Seen { p: 2, ..seen }).is_some());
+        assert_eq!(thefts.sums.get().thefts, 0, "its M has another P now");
+        for (pause, sum) in [(Duration::ZERO, 1), (Duration::ZERO, 2), (APART, 1)] {
+            let at = thefts.judged.get().saturating_add(pause);
+            assert!(steal(&thefts, at, briefly(SHORT / 2)).is_some());
+            assert_eq!(thefts.sums.get().thefts, sum);
+        }
     }
 
     /// How often the Ms of this runtime have napped.

@@ -147,6 +147,7 @@ impl<H: Host> Sched<H> {
 
     /// Ends the slice before its count does: the goroutine in `runnext` goes to the end of the ring.
     pub(super) fn end_slice(&self, p: &P<H>) {
+        p.owner.touch();
         if let Some(next) = p.runq.pop_next()
             && let Some(next) = p.runq.push(next)
         {

@@ -109,6 +109,7 @@ impl<H: Host> Sched<H> {
         }
         mutant!(IdleLooksFirst: keep works = self.work_somewhere(&self.idle_mask));
         let p = m.release();
+        m.thefts.forget();
         self.pidleput(&mut central, p);
         let idle_spot = self.stand_by(m, &mut central);
         event(format_args!("gives its P up, to wait: {idle_spot:?}"));

@@ -162,7 +162,7 @@ impl<H: Host> Sched<H> {
             How::NextIfLeft if victim.is_waking() => StealNext::No,
             How::NextIfLeft | How::All => StealNext::IfLeft(&signs),
         };
-        let began = self.theft_begins();
+        let began = if self.has_work(victim) { self.theft_begins() } else { None };
         if self.has_batch(victim)
             && let Some(g) = self.steal_batch(p, victim)
         {

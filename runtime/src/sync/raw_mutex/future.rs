@@ -2,8 +2,8 @@
 
 use super::{Ask, RawMutex, STARVING, WOKEN, Waiters};
 use crate::host::{Active, Clock};
-use crate::prim::capacity;
 use crate::prim::hooks::*;
+use crate::prim::{capacity, note_contention};
 use crate::sync::wait_queue::{Gone, Position, TaskIn};
 use crate::wait::task::TaskWait;
 use gmp_timers::Nanos;
@@ -35,6 +35,7 @@ impl Attempt {
         if self.woken == 0 && mutex.try_lock() {
             return true;
         }
+        note_contention();
         self.since.get_or_insert_with(Active::now);
         false
     }

@@ -2,6 +2,7 @@
 
 use super::{Ask, Kind, QUEUED, Queues, RawRwLock};
 use crate::prim::hooks::*;
+use crate::prim::note_contention;
 use crate::sync::wait_queue::{Gone, HasWaitQueue, Position, TaskIn};
 use crate::wait::task::TaskWait;
 use std::pin::Pin;
@@ -40,6 +41,7 @@ impl Locking {
         } else if lock.try_lock(kind) {
             return Poll::Ready(());
         }
+        note_contention();
         let wait = TaskWait::open(cx.waker());
         let mut queues = lock.queues.lock();
         if lock.take_or_mark(&mut queues, kind, QUEUED) {

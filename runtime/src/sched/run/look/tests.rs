@@ -113,6 +113,8 @@ fn a_slice_ends_by_time() {
         assert!(!is_long(6, 3, 3 * LONG), "a goroutine of another kind has run");
         assert!(!is_long(7, 1, 4 * LONG), "another slice has begun");
         assert!(is_long(8, 2, 5 * LONG));
+        poll_schedule.begin_lease();
+        assert!(!is_long(9, 3, 6 * LONG), "no goroutine of the slice ran between two leases");
     }
 }
 
