@@ -173,7 +173,8 @@ fn a_timeout_drops_its_future_in_time() {
     });
 }
 
-/// The future becomes ready during its first poll, which lasts until the time has passed. Fails when the future is dropped without another poll.
+/// The future becomes ready during its first poll, which lasts until the time has passed. Fails when the future is dropped
+/// without another poll.
 #[test]
 fn a_future_that_was_ready_in_time_is_in_time() {
     everyone(|crew| {

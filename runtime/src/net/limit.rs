@@ -1,11 +1,11 @@
 //! The time limit of the operations in one direction of a socket.
 //!
-//! There are two words for each direction: the deadline, a point in time; and the timeout, a length that counts from
-//! the beginning of each operation. The earlier end counts. An operation reads the deadline before each system call, looks at the
+//! There are two words for each direction: the deadline, a point in time; and the timeout, a length that counts from the
+//! beginning of each operation. The earlier end counts. An operation reads the deadline before each system call, looks at the
 //! timeout's end when a call would block, and at both after announcing a wait, and arms a timer for that wait only. So a
 //! deadline ends calls, and a timeout ends waits alone, as in std: an operation that comes late to data that is there, as its
-//! thread or its goroutine had to wait for a turn, gets the data. The setter of a deadline stores the new value, and then makes all operations in that
-//! direction read the deadline again. A timeout counts for the operations that begin after it was set.
+//! thread or its goroutine had to wait for a turn, gets the data. The setter of a deadline stores the new value, and then makes
+//! all operations in that direction read the deadline again. A timeout counts for the operations that begin after it was set.
 
 use crate::host::{Active, Clock};
 use crate::prim::{AtomicU64, Relaxed};

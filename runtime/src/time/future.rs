@@ -139,8 +139,8 @@ pub fn sleep_async(dur: Duration) -> Sleep {
 
 /// Returns a future that is ready when `future` is, or, with an error, when `dur` has passed since this call.
 /// [`timeout`](super::timeout) for futures: nothing unwinds, and the poll that returns the error drops `future`. Each poll
-/// polls `future` before it looks at the time, and once more when the time has passed: so a `future` that is ready when the time
-/// has passed is in time.
+/// polls `future` before it looks at the time, and once more when the time has passed: so a `future` that is ready when the
+/// time has passed is in time.
 ///
 /// ```
 /// use gmp::context::ContextError;

@@ -455,9 +455,9 @@ impl StatusWord {
         })
     }
 
-    /// As `seize`, for a runnable goroutine that the caller alone has to queue, and that no M will run: the caller has taken the
-    /// goroutine out of a run queue for good, or has readied or nudged it and found that its scheduler had gone. The goroutine
-    /// may be in the middle of an open wait: a nudge has made it runnable, or it came back without a P.
+    /// As `seize`, for a runnable goroutine that the caller alone has to queue, and that no M will run: the caller has taken
+    /// the goroutine out of a run queue for good, or has readied or nudged it and found that its scheduler had gone. The
+    /// goroutine may be in the middle of an open wait: a nudge has made it runnable, or it came back without a P.
     ///
     /// Returns `false` if a waker has claimed that wait, and not yet readied the owner. That waker might be writing to the
     /// owner's record, so no abandon hook may run now. The owner is parked again, and the caller leaves it to the waker, which

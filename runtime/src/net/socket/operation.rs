@@ -132,8 +132,8 @@ impl<'s, S: AsFd> Operation<'s, S> {
         self.socket.look(self.lane, self.begun.of_calls()).map(drop)
     }
 
-    /// Does the same as `look`, for a wait: `WouldBlock` when the timeout is over, so that the caller makes its system call once
-    /// more.
+    /// Does the same as `look`, for a wait: `WouldBlock` when the timeout is over, so that the caller makes its system call
+    /// once more.
     fn look_to_wait(&self) -> io::Result<Option<Nanos>> {
         self.may_call()?;
         self.look().map_err(|_over| io::ErrorKind::WouldBlock.into())
