@@ -14,6 +14,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 const NONE: u64 = u64::MAX;
+const NEVER: Nanos = Nanos::from_nanos(NONE);
 
 /// The limits of one direction. Relaxed everywhere: a fence, the slot's exchange or the queue's lock orders a setter
 /// with the operations that wait.
@@ -22,30 +23,31 @@ pub(crate) struct Limit {
     timeout: AtomicU64,
 }
 
-/// When the time of one operation is over.
+/// When the time of one operation is over; `NEVER` without an end.
 #[derive(Copy, Clone)]
 pub(crate) struct Begun {
-    /// `None` without an end.
-    end: Option<Nanos>,
-    /// Whether no call is made after the end, as after a deadline. Otherwise the end is that of waits alone.
-    ends_calls: bool,
+    /// After this time no call is made.
+    calls: Nanos,
+    /// After this time the operation does not wait.
+    waits: Nanos,
 }
 
 impl Begun {
     /// An operation whose time is over at `until`, and which makes no call then.
     pub(crate) fn until(until: Option<Nanos>) -> Self {
-        Begun { end: until, ends_calls: true }
+        let end = until.unwrap_or(NEVER);
+        Begun { calls: end, waits: end }
     }
 
     /// The same operation, but no call is made after the end either.
     pub(crate) fn to_the_call(self) -> Self {
-        Begun::until(self.end)
+        Begun { calls: self.waits, ..self }
     }
 
     /// What bounds the calls of this operation.
     #[inline]
     pub(crate) fn of_calls(self) -> Self {
-        if self.ends_calls { self } else { Begun { end: None, ends_calls: false } }
+        Begun { waits: self.calls, ..self }
     }
 
     /// Returns an error if the operation may not wait any more.
@@ -54,10 +56,7 @@ impl Begun {
     /// `TimedOut`.
     #[inline]
     pub(crate) fn may_wait(self) -> io::Result<()> {
-        match self.end {
-            Some(end) if Active::now() >= end => Err(timed_out()),
-            _ => Ok(()),
-        }
+        if self.waits == NEVER || Active::now() < self.waits { Ok(()) } else { Err(timed_out()) }
     }
 }
 
@@ -93,8 +92,8 @@ impl Limit {
     #[inline]
     pub(crate) fn begin(&self) -> Begun {
         let length = self.timeout.load(Relaxed);
-        let end = (length != NONE).then(|| Active::after(Duration::from_nanos(length)));
-        Begun { end, ends_calls: false }
+        let waits = if length == NONE { NEVER } else { Active::after(Duration::from_nanos(length)) };
+        Begun { calls: NEVER, waits }
     }
 
     /// Returns until when the operation may last.
@@ -103,12 +102,10 @@ impl Limit {
     /// `TimedOut` if that time has passed.
     #[inline]
     pub(crate) fn until(&self, begun: Begun) -> io::Result<Option<Nanos>> {
-        let deadline = self.deadline.load(Relaxed);
-        if deadline == NONE && begun.end.is_none() {
+        let until = begun.waits.min(Nanos::from_nanos(self.deadline.load(Relaxed)));
+        if until == NEVER {
             return Ok(None);
         }
-        let deadline = Nanos::from_nanos(deadline);
-        let until = begun.end.map_or(deadline, |end| end.min(deadline));
         if Active::now() < until { Ok(Some(until)) } else { Err(timed_out()) }
     }
 }
