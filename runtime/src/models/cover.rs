@@ -205,7 +205,7 @@ pub fn leave(runtime: Runtime, limit: Duration) -> Report {
     runtime.leave(limit)
 }
 
-/// Makes a goroutine keep the only M of a runtime until the returned flag is raised.
+/// Makes a goroutine keep the only P of a runtime, and the M, until the returned flag is raised.
 pub fn keep_the_thread(runtime: &Runtime) -> Flag {
     let (kept, over) = (Flag::default(), Flag::default());
     drop(runtime.go({

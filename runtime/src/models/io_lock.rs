@@ -154,8 +154,8 @@ fn an_io_lock_that_is_handed_to_a_left_goroutine_is_given_up() {
 }
 
 /// As `an_io_lock_that_is_handed_to_a_left_goroutine_is_given_up`, with a goroutine that was nudged, and is queued behind one
-/// that keeps the thread. Fails by deadlock when the abandon hook is run before the thread
-/// that hands the lock over has noted that in the goroutine.
+/// that keeps the thread. Fails by deadlock when the abandon hook is run before the thread that hands the lock over has noted
+/// that in the goroutine.
 #[test]
 fn an_io_lock_that_is_handed_to_a_queued_goroutine_is_given_up() {
     Model::new().check("io_lock_handed_queued", || {
@@ -384,7 +384,7 @@ fn an_io_lock_is_given_up_by_a_holder_that_comes_back_too_late() {
     Model::new().preemptions(1).check("io_lock_late_return", || {
         let runtime = runtime(1, 2);
         let shared = Shared::new();
-        let [away, kept, go_on, over] = [(); 4].map(|()| Flag::default());
+        let (away, go_on) = (Flag::default(), Flag::default());
         drop(runtime.go({
             let (away, go_on, shared) = (away.clone(), go_on.clone(), Arc::clone(&shared));
             move || {
@@ -397,14 +397,7 @@ fn an_io_lock_is_given_up_by_a_holder_that_comes_back_too_late() {
             }
         }));
         away.wait_on_thread();
-        drop(runtime.go({
-            let (kept, over) = (kept.clone(), over.clone());
-            move || {
-                kept.raise();
-                over.wait_on_thread();
-            }
-        }));
-        kept.wait_on_thread();
+        let over = keep_the_thread(&runtime);
         assert_eq!(super::cover::leave(runtime, std::time::Duration::ZERO).threads_left(), 2);
         loom::explore();
         go_on.raise();
