@@ -20,7 +20,7 @@ use crate::goroutine::own_frame::{caught, throw_again};
 use crate::goroutine::{self, Affinity, Builder, GoroutineId, JoinError, JoinHandle};
 use crate::host::Active;
 use crate::m::M;
-use crate::prim::{AcqRel, Arc, AtomicBool, AtomicU32, Mutex, Rank, Relaxed, Weak};
+use crate::prim::{Arc, AtomicBool, AtomicU32, Mutex, Rank, Relaxed, Weak};
 use crate::runtime::priority::Priority;
 use crate::sched::Sched;
 use crate::sched::park::{Commit, WaitReason};
@@ -463,9 +463,8 @@ struct Fate(AtomicU32);
 
 impl Fate {
     fn add(&self, what: u32, children: &Children) {
-        // AcqRel, each of the two `fetch_or`s the partner of the other: the second sees the first. The count's lock publishes
-        // `panicked`.
-        if (self.0.fetch_or(what, AcqRel) | what) == PANICKED | UNJOINED {
+        // Relaxed: of two `fetch_or`s of one word the later sees the earlier. The lock of the count publishes `panicked`.
+        if (self.0.fetch_or(what, Relaxed) | what) == PANICKED | UNJOINED {
             children.panicked.store(true, Relaxed);
         }
     }
