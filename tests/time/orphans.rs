@@ -164,3 +164,27 @@ fn a_limit_ends_the_wait_of_each_callback_thread() {
     until(|| ended.load(SeqCst) == 2 * MOST);
     drop(sender);
 }
+
+/// No thread sets another timer. Fails by a hang when a deadline that was set while the system refused the timer thread waits
+/// for the next timer.
+#[test]
+fn a_timer_whose_thread_was_refused_is_served_once_there_may_be_one() {
+    const NAME: &str = "a_timer_whose_thread_was_refused_is_served_once_there_may_be_one";
+    if !child::is_child() {
+        let said = child::passes(NAME, &[]);
+        assert_eq!(said.matches("cannot start the timers' thread").count(), 1, "{said}");
+        return;
+    }
+    let refuses = Arc::new(AtomicBool::new(false));
+    let is_refused = Arc::clone(&refuses);
+    refuse_while([libc::SYS_clone, libc::SYS_clone3], libc::EAGAIN, move || is_refused.load(SeqCst));
+    watched(1, || {
+        let rt = runtime(1);
+        rt.run(|| ());
+        refuses.store(true, SeqCst);
+        let (context, _cancel) = Context::background().with_timeout(MS);
+        refuses.store(false, SeqCst);
+        assert!(context.done().recv().is_err());
+        assert_eq!(context.err(), Some(ContextError::DeadlineExceeded));
+    });
+}

@@ -367,6 +367,25 @@ fn a_timers_thread_that_was_refused_is_asked_for_again() {
     });
 }
 
+/// A callback is set while the timer thread is refused, and no other is set. Fails by deadlock when a look does not ask for the
+/// timer thread again.
+#[test]
+fn a_callback_without_a_timers_thread_waits_for_one() {
+    Model::new().check("kept_refused", || {
+        let flag = Flag::default();
+        refuse_threads();
+        let raises = flag.clone();
+        let call = InlineCall::after(Duration::ZERO, move || raises.raise());
+        ask_for_the_timer_thread();
+        grant_threads();
+        ask_for_the_timer_thread();
+        flag.wait_on_thread();
+        drop(call);
+        timer_thread_ends();
+        done();
+    });
+}
+
 /// A call is left while the timer thread is refused. Fails when the thread that leaves the call makes it, and by deadlock when
 /// a look does not ask for the timer thread again.
 #[test]
@@ -606,6 +625,7 @@ fn mutants() {
             (Mutant::LeftInSilence, "a_call_is_left_to_a_timer_thread_that_goes_to_sleep"),
             (Mutant::LeaverCalls, "a_call_that_is_left_without_a_thread_waits_for_one"),
             (Mutant::MonitorLeavesCalls, "a_call_that_is_left_without_a_thread_waits_for_one"),
+            (Mutant::MonitorLeavesTimers, "a_callback_without_a_timers_thread_waits_for_one"),
             (Mutant::LookStartsAnother, "two_looks_start_one_timer_thread"),
             (Mutant::CallbackThreadEndsLate, "a_callback_thread_does_not_end_before_a_call_that_waits"),
             (Mutant::TimerThreadEndsLate, "the_timers_thread_does_not_end_before_a_callback"),

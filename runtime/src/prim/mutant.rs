@@ -544,6 +544,8 @@ pub enum Mutant {
     LeaverCalls,
     /// The monitor asks for no timer thread for calls that wait.
     MonitorLeavesCalls,
+    /// The monitor asks for no timer thread for heaps that wait.
+    MonitorLeavesTimers,
     /// The monitor starts a timer thread for calls that wait, beside one that is there.
     LookStartsAnother,
     /// A callback thread finds that no call waits, and is counted out in another critical section.

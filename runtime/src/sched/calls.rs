@@ -26,7 +26,8 @@
 //! call also asks, and so does the ender as its last act, when its runtime has no monitor any more, so that the report counts
 //! the calls that the end has left. Without any runtime a call waits for the next thread that leaves a call; a call that was
 //! left to the timer thread also waits for the next thread that sets a timer outside of runtimes. If the machine never gives a
-//! thread, the call is never made.
+//! thread, the call is never made. Timers for which the timer thread was refused wait in the same way, in the heaps in which
+//! they stand.
 //!
 //! If a thread aside that makes a call is refused another thread to stand by, it does C2 as well.
 //!

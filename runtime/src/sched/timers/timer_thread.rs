@@ -27,7 +27,7 @@
 //! thread would look soon anyway.
 //!
 //! The system can refuse to start the thread. Then the heaps stay on the list, and each callback that is set in one of them
-//! comes to T2, until there is a thread.
+//! comes to T2, until there is a thread; and the monitors ask again, as for calls that were left (`sched/calls.rs`).
 //!
 //! ```text
 //!   timer thread                                   callback thread
@@ -194,10 +194,12 @@ impl<H: Host> TimerThread<H> {
                 // Relaxed: as above.
                 self.refused.store(true, Relaxed);
                 drop(state);
+                call_monitors::<H>();
                 // Told once, until a start succeeds.
                 if !told {
                     H::warn(&format!(
-                        "cannot start the timers' thread: {refused}; timers outside of runtimes wait until the next one is set"
+                        "cannot start the timers' thread: {refused}; timers outside of runtimes wait until the next one is set, or \
+                         until a runtime, each of which asks for the thread ten times a second, gets it"
                     ));
                 }
             }
@@ -228,20 +230,27 @@ impl<H: Host> TimerThread<H> {
         }
     }
 
-    /// Returns `true` if calls wait for a thread that was refused.
+    /// Returns `true` if calls or heaps wait for a thread that was refused.
     pub(crate) fn calls_wait(&self) -> bool {
-        // Relaxed: a hint, the lock decides.
-        self.calls_wait.load(Relaxed)
+        // Relaxed: hints, the lock decides.
+        self.calls_wait.load(Relaxed) || self.refused.load(Relaxed)
     }
 
-    /// Tries to start the thread once more, if calls wait for it.
+    /// Tries to start the thread once more, if calls or heaps wait for it.
     ///
     /// # Errors
     /// The system's, if it refuses the thread.
     pub(crate) fn ask_again(&'static self) -> io::Result<()> {
         mutant!(MonitorLeavesCalls: return Ok(()));
         let mut state = self.state.lock();
-        if state.left.is_empty() || state.thread.unless(LookStartsAnother) {
+        if state.thread.unless(LookStartsAnother) {
+            return Ok(());
+        }
+        state.kept.retain(|timers| !timers.is_empty());
+        mutant!(MonitorLeavesTimers: if state.left.is_empty() { return Ok(()) });
+        if state.left.is_empty() && state.kept.is_empty() {
+            // Relaxed: a hint, the lock decides. All timers were stopped meanwhile.
+            self.refused.store(false, Relaxed);
             return Ok(());
         }
         self.start(&mut state)
