@@ -87,7 +87,8 @@ impl<T> Sender<T> {
 }
 
 /// A [`Receiver`] that a task polls, from which a `Stream` can be made (`gmp-futures` has one). It dereferences to the
-/// receiver, so it can block as well.
+/// receiver, so it can block as well: after a poll that was not ready, [`stop`](Self::stop) comes first. Until then the poll
+/// has its place in the queue, and the next message may be kept for the next poll, which a receive would wait for in vain.
 ///
 /// ```
 /// use gmp::{block_on, chan};
@@ -125,6 +126,19 @@ impl<T> PollReceiver<T> {
 
     /// Ends the wait that [`poll_recv`](Self::poll_recv) has begun: leaves the queue, and passes a message that is kept for
     /// this receiver on to the next receive.
+    ///
+    /// ```
+    /// use gmp::chan;
+    /// use std::task::{Context, Waker};
+    ///
+    /// let (sender, receiver) = chan::unbounded();
+    /// let mut receiver = chan::PollReceiver::new(receiver);
+    /// assert!(receiver.poll_recv(&mut Context::from_waker(Waker::noop())).is_pending());
+    /// sender.send(1).unwrap();
+    /// assert!(receiver.try_recv().is_err(), "the message is kept for the next poll");
+    /// receiver.stop();
+    /// assert_eq!(receiver.try_recv(), Ok(1));
+    /// ```
     pub fn stop(&mut self) {
         if let Some(receive) = &mut self.receive {
             receive.as_mut().leave(self.receiver.chan());
