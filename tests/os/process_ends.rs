@@ -508,6 +508,31 @@ fn a_read_of_endless_output_can_be_stopped() {
     });
 }
 
+/// The timeouts of the pipes are shorter than the time between two calls, as any timeout is for a caller that loses its CPU.
+/// Fails by an error, with which the output is lost, although all of it is in the pipes; or when no timeout ends a wait.
+#[test]
+fn a_timeout_ends_no_read_of_output_that_is_there() {
+    everyone(|crew| {
+        crew.run(|| {
+            for waits in [false, true] {
+                let mut child = shell(if waits { "exec sleep 1000" } else { "echo out; echo err >&2" });
+                child.stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+                let mut child = child.spawn().unwrap();
+                let timeout = Some(Duration::from_nanos(1));
+                child.stdout.as_ref().unwrap().set_read_timeout(timeout).unwrap();
+                child.stderr.as_ref().unwrap().set_read_timeout(timeout).unwrap();
+                if waits {
+                    assert_eq!(child.wait_with_output().unwrap_err().kind(), ErrorKind::TimedOut);
+                    continue;
+                }
+                child.wait().unwrap();
+                let output = child.wait_with_output().unwrap();
+                assert_eq!((&output.stdout[..], &output.stderr[..]), (&b"out\n"[..], &b"err\n"[..]));
+            }
+        });
+    });
+}
+
 /// A child writes more than its pipe takes, and the wait comes before the last read. Fails when bytes are lost, or by a hang.
 #[test]
 fn a_child_that_says_more_than_a_pipe_takes_ends_when_it_is_read() {

@@ -39,6 +39,11 @@ impl Begun {
         Begun { calls: end, waits: end }
     }
 
+    /// The operation that ends with the earlier of two.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Begun { calls: self.calls.min(other.calls), waits: self.waits.min(other.waits) }
+    }
+
     /// The same operation, but no call is made after the end either.
     pub(crate) fn to_the_call(self) -> Self {
         Begun { calls: self.waits, ..self }
@@ -94,6 +99,12 @@ impl Limit {
         let length = self.timeout.load(Relaxed);
         let waits = if length == NONE { NEVER } else { Active::after(Duration::from_nanos(length)) };
         Begun { calls: NEVER, waits }
+    }
+
+    /// As `begin`, for an operation of another socket, which does not read the deadline here.
+    pub(crate) fn begin_elsewhere(&self) -> Begun {
+        let deadline = Nanos::from_nanos(self.deadline.load(Relaxed));
+        Begun { calls: deadline, waits: self.begin().waits.min(deadline) }
     }
 
     /// Returns until when the operation may last.

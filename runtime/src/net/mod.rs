@@ -38,7 +38,7 @@ mod config;
 pub(crate) mod desc;
 mod fd;
 pub(crate) mod io_lock;
-mod limit;
+pub(crate) mod limit;
 pub(crate) mod lookup;
 pub(crate) mod methods;
 mod poll_stream;

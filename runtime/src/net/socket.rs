@@ -542,18 +542,23 @@ impl<S: AsFd> Socket<S> {
         &self,
         direction: Direction,
         until: Option<Nanos>,
-        mut call: impl FnMut(&S) -> io::Result<R>,
+        call: impl FnMut(&S) -> io::Result<R>,
     ) -> io::Result<R> {
-        let begun = Begun::until(until);
-        self.operate((direction, begun), || call(&self.inner), |_| false)
+        self.run_within((direction, Begun::until(until)), call)
     }
 
-    /// Returns until when a read that begins now may last.
-    ///
-    /// # Errors
-    /// `TimedOut` if that time has passed.
-    pub(crate) fn read_until(&self) -> io::Result<Option<Nanos>> {
-        self.read.limit.until(self.read.limit.begin())
+    /// Does the same as `run`, with the time limits of this call alone.
+    pub(crate) fn run_within<R>(
+        &self,
+        within: (Direction, Begun),
+        mut call: impl FnMut(&S) -> io::Result<R>,
+    ) -> io::Result<R> {
+        self.operate(within, || call(&self.inner), |_| false)
+    }
+
+    /// Returns the limits of a read that begins now, for a call that waits for this socket by another one.
+    pub(crate) fn limits_of_a_read(&self) -> Begun {
+        self.read.limit.begin_elsewhere()
     }
 
     /// Does the same as `run` for writing, for a call that no event tells to try again: connecting to a Unix listener whose

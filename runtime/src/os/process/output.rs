@@ -12,10 +12,10 @@
 use super::{ChildStderr, ChildStdout};
 use crate::net::check_contexts;
 use crate::net::desc::Direction;
+use crate::net::limit::Begun;
 use crate::net::methods::with_a_frame;
 use crate::net::socket::Socket;
 use crate::net::sys;
-use gmp_timers::Nanos;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -60,11 +60,11 @@ impl<S: AsFd> Reader<S> {
         Ok(())
     }
 
-    /// Returns until when the caller may wait for the pipe.
-    fn until(&self) -> io::Result<Option<Nanos>> {
+    /// Returns the limits of a wait for the pipe.
+    fn limits(&self) -> Begun {
         match self.now {
-            Now::Ended => Ok(None),
-            Now::Ready | Now::Waits => self.pipe.read_until(),
+            Now::Ended => Begun::until(None),
+            Now::Ready | Now::Waits => self.pipe.limits_of_a_read(),
         }
     }
 
@@ -97,9 +97,9 @@ pub(super) fn read_both(stdout: ChildStdout, stderr: ChildStderr) -> io::Result<
         if now == [Now::Ended; 2] {
             return Ok((out.bytes, err.bytes));
         }
-        let limit = out.until()?.into_iter().chain(err.until()?).min();
-        // Called even if more can be read at once: a limit ends that, too.
-        let came = with_a_frame(set.run_until(Direction::Read, limit, |set| {
+        let limits = out.limits().and(err.limits());
+        // Called even if more can be read at once: a deadline ends that, too. A timeout ends waits alone.
+        let came = with_a_frame(set.run_within((Direction::Read, limits), |set| {
             match sys::take_from_set(set.as_fd()) {
                 Err(none) if none.kind() == ErrorKind::WouldBlock && now.contains(&Now::Ready) => Ok(None),
                 came => came.map(Some),
