@@ -4,8 +4,10 @@
 use common::child;
 use common::cpu::{confine, cpus};
 use common::{skipped, until, watched};
+use gmp::process::Command;
 use gmp::time::{after_func, sleep};
 use gmp::{Runtime, RuntimeBuilder, blocking, go, lock_os_thread, unlock_os_thread, yield_now};
+use std::fs;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -264,6 +266,31 @@ fn what_a_locked_goroutine_sets_stays_until_it_puts_back_what_it_found() {
         })
         .join()
         .unwrap();
+    });
+}
+
+/// A goroutine replaces its process, as a server does that starts its next version. Fails when the program has the CPUs of the
+/// P alone, and so for as long as it runs.
+#[test]
+fn a_program_that_takes_the_place_of_this_one_has_all_cpus() {
+    let name = "a_program_that_takes_the_place_of_this_one_has_all_cpus";
+    if child::is_child() {
+        return with_two_cpus(1, |a, _| {
+            let refused = build(bound([&[a]])).run(|| {
+                assert_eq!(cpus(), [a]);
+                Command::new("cat").arg("/proc/self/status").exec()
+            });
+            panic!("{refused}");
+        });
+    }
+    with_two_cpus(1, |_, _| {
+        let allowed = |status: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed:"));
+            line.expect("the status has the CPUs").trim().to_owned()
+        };
+        let said = child::run(name, &[]).stdout;
+        let own = fs::read_to_string("/proc/thread-self/status").unwrap();
+        assert_eq!(allowed(&String::from_utf8_lossy(&said)), allowed(&own));
     });
 }
 

@@ -192,8 +192,9 @@ impl Command {
         self
     }
 
-    /// Replaces this process by the program. Returns only if that fails. Blocks the thread meanwhile; the goroutine does not
-    /// park.
+    /// Replaces this process by the program. Returns only if that fails. Blocks the thread meanwhile, but no other goroutine:
+    /// the call is made as in [`blocking`](crate::blocking), so the program does not inherit the CPUs of a P
+    /// ([`cpu_sets`](crate::RuntimeBuilder::cpu_sets)), and the goroutine may park before and after the call.
     ///
     /// After a failure this process goes on with its own signal mask and action for SIGPIPE. Other settings of the builder may
     /// have taken effect already, as with std: a working directory, streams, a user, and the functions of
@@ -212,9 +213,16 @@ impl Command {
     /// assert_eq!(refused.kind(), std::io::ErrorKind::NotFound);
     /// ```
     ///
+    /// # Unwinds
+    /// Never: nothing from outside ends these waits.
+    ///
     /// # Errors
     /// The returned value is the error, as with [`spawn`](Self::spawn) and with std.
     pub fn exec(&mut self) -> io::Error {
+        blocking(|| self.exec_here())
+    }
+
+    fn exec_here(&mut self) -> io::Error {
         /// Two that overlap would each take the other's action for the process's own.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let _turn = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
