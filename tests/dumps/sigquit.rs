@@ -322,6 +322,29 @@ fn as_the_first_process_of_a_container_it_ends_too() {
     }
 }
 
+/// A child of a process with a runtime gets the signal between fork and exec, as from the terminal. Fails when the signal is
+/// lost, as the child has no monitor, and the program runs.
+#[test]
+fn a_child_that_has_not_begun_its_program_ends() {
+    let name = "a_child_that_has_not_begun_its_program_ends";
+    if !child::is_child() {
+        child::passes(name, &[]);
+        return;
+    }
+    let rt = runtime(1);
+    let mut command = std::process::Command::new("true");
+    let sends = || {
+        no_core();
+        send();
+        Ok(())
+    };
+    // SAFETY: the function makes system calls alone, which may be made between fork and exec.
+    unsafe { std::os::unix::process::CommandExt::pre_exec(&mut command, sends) };
+    assert_eq!(command.status().unwrap().signal(), Some(libc::SIGQUIT));
+    // The signal was the child's alone.
+    assert_eq!(rt.run(|| 7), 7);
+}
+
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn take(_signal: libc::c_int) {

@@ -136,6 +136,7 @@ impl Native {
         hook::install();
         overflow::install();
         barrier::register();
+        quit::note_process();
         Ok(Native { poller: Poller::new()?, stacks: StackPool::new(max_stack_bytes, guard) })
     }
 
