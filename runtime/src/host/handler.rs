@@ -3,6 +3,27 @@
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::ptr;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+
+/// The process that has the threads to which handlers hand signals. A forked child has a copy of their memory, but not the
+/// threads.
+static PROCESS: AtomicI32 = AtomicI32::new(0);
+
+fn own() -> libc::pid_t {
+    // SAFETY: no preconditions.
+    unsafe { libc::getpid() }
+}
+
+/// Notes that this process is about to catch signals.
+pub(crate) fn note_process() {
+    // Relaxed: handlers run in this process, and are installed after this.
+    PROCESS.store(own(), Relaxed);
+}
+
+/// Returns `true` in a forked child, to which a signal can come before it runs its program.
+pub(crate) fn is_forked() -> bool {
+    PROCESS.load(Relaxed) != own()
+}
 
 /// Returns the action of a signal; with `next`, sets that action and returns the one before.
 pub(crate) fn exchange(signal: c_int, next: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {

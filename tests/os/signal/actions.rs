@@ -6,6 +6,7 @@ use gmp::process::Command;
 use gmp::signal::{self, SIGCHLD, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGWINCH, Signal};
 use std::fs;
 use std::hint::black_box;
+use std::os::unix::process::ExitStatusExt;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -289,6 +290,26 @@ fn the_ends_of_children_are_told_and_theirs_to_wait_for() {
         assert_eq!(child.wait().unwrap_err().raw_os_error(), Some(libc::ECHILD));
         drop(signals);
         assert_eq!(handler(SIGCHLD), libc::SIG_IGN);
+    });
+}
+
+/// A child gets the signal between fork and exec, as its whole group does from the terminal. Fails when the signal is lost, as
+/// the child has no thread that serves receivers, and the program runs.
+#[test]
+fn a_child_that_has_not_begun_its_program_has_the_action_from_before() {
+    alone("a_child_that_has_not_begun_its_program_has_the_action_from_before", || {
+        let signals = signal::notify(&[SIGTERM]).unwrap();
+        let mut command = std::process::Command::new("true");
+        let raises = || {
+            raise(SIGTERM);
+            Ok(())
+        };
+        // SAFETY: the function makes system calls alone, which may be made between fork and exec.
+        unsafe { std::os::unix::process::CommandExt::pre_exec(&mut command, raises) };
+        assert_eq!(command.status().unwrap().signal(), Some(libc::SIGTERM));
+        assert!(signals.try_recv().is_err());
+        raise(SIGTERM);
+        assert_eq!(signals.recv_deadline(limit()), Ok(SIGTERM));
     });
 }
 

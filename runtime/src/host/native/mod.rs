@@ -36,6 +36,7 @@ mod segment;
 #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
 mod without_frames;
 
+use crate::host::handler::note_process;
 use crate::host::{
     Answer, Bar, Clock, Frames, Host, Interest, Interrupts, Lack, Poll, Process, Stacks, Symbol, Threads,
     entry,
@@ -136,7 +137,7 @@ impl Native {
         hook::install();
         overflow::install();
         barrier::register();
-        quit::note_process();
+        note_process();
         Ok(Native { poller: Poller::new()?, stacks: StackPool::new(max_stack_bytes, guard) })
     }
 

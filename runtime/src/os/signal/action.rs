@@ -313,8 +313,10 @@ unsafe fn handle(signal: Signal, info: *mut libc::siginfo_t, context: *mut c_voi
             pending.raise(signal.bit());
         }
     };
+    // A forked child that has not begun its program has the action from before.
+    let listens = || slot(signal).listens() && !handler::is_forked();
     // H1.
-    if slot(signal).listens() {
+    if listens() {
         tell();
         // The runtime's own answer to SIGQUIT counts as the default action, which is not taken now.
         if is_handler(before) && Active::quit_handler() != Some(before.sa_sigaction) {
@@ -335,7 +337,7 @@ unsafe fn handle(signal: Signal, info: *mut libc::siginfo_t, context: *mut c_voi
             let _it_exists = exchange(signal, Some(others));
         }
         // H4.
-        if slot(signal).listens() {
+        if listens() {
             if others.is_none() {
                 let _it_exists = exchange(signal, Some(&ours(signal, before)));
             }

@@ -6,6 +6,7 @@
 
 use super::action::{Action, Mask, handles, pending, replace_default};
 use super::number::{SIGQUIT, Signal, each_of, set_of};
+use crate::host::handler::note_process;
 use crate::host::{Active, Process, Threads};
 use crate::sched::watch::deadlock::Listens;
 use std::collections::BTreeMap;
@@ -119,6 +120,7 @@ pub(crate) fn listen(
     let tell: Arc<Tell> = Arc::new(tell);
     let mut registry = registry();
     if !registry.thread {
+        note_process();
         // Not asleep from here on, until the thread ends.
         let listens = Listens::begin();
         Active::start("gmp-signals", move || serve(listens))
