@@ -492,6 +492,43 @@ fn without_a_reaper_the_operator_is_told_once() {
     until(|| children() == 0);
 }
 
+/// Fails when the thread that waits for dropped children asks for all of them each time that one more comes: a thousand would
+/// cost half a million calls.
+#[test]
+fn dropped_children_are_not_asked_before_their_end_is_reported() {
+    const NAME: &str = "dropped_children_are_not_asked_before_their_end_is_reported";
+    if !child::is_child() {
+        return drop(child::passes(NAME, &[]));
+    }
+    static ASKED: AtomicUsize = AtomicUsize::new(0);
+    precede(libc::SYS_waitid, || {
+        ASKED.fetch_add(1, SeqCst);
+    });
+    let mut inputs = Vec::new();
+    for count in 1..=20 {
+        let mut child = waiting(0);
+        inputs.push(child.stdin.take());
+        drop(child);
+        // The thread waits for all of them, and for its eventfd.
+        until(|| is_polled(count + 1));
+    }
+    let asked = ASKED.load(SeqCst);
+    assert!(asked <= 40, "{asked}");
+    drop(inputs);
+    until(|| children() == 0);
+}
+
+/// Returns `true` if a thread of this process is in `poll(2)` for so many descriptors.
+fn is_polled(count: usize) -> bool {
+    let tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(Result::ok);
+    let mut calls = tasks.filter_map(|task| fs::read_to_string(task.path().join("syscall")).ok());
+    let polls = |call: &str| {
+        let mut words = call.split(' ');
+        words.next() == Some(&libc::SYS_poll.to_string()) && words.nth(1) == Some(&format!("{count:#x}"))
+    };
+    calls.any(|call| polls(&call))
+}
+
 /// Fails when the call changes the mask or the ignored signals: then a write to a broken pipe would end the process.
 #[test]
 fn an_exec_that_fails_leaves_the_signals_as_they_are() {

@@ -105,7 +105,6 @@ fn reap(bell: i32) {
     loop {
         let mut orphans = orphans();
         waiting.append(&mut orphans.new);
-        waiting.retain_mut(Orphan::is_owed);
         if waiting.is_empty() {
             // Under the lock: a caller that comes later finds no bell, and starts another thread.
             orphans.bell = None;
@@ -120,16 +119,18 @@ fn reap(bell: i32) {
         let limit = if waiting.iter().any(|orphan| orphan.late) { PAUSE } else { -1 };
         // SAFETY: the entries live through the call.
         let polled = unsafe { libc::poll(entries.as_mut_ptr(), entries.len() as libc::nfds_t, limit) };
-        if polled > 0 {
-            // The next look finds the status of each child whose end was reported, or the status is late.
-            for (orphan, entry) in waiting.iter_mut().zip(&entries) {
-                orphan.late |= entry.revents != 0;
-            }
-        } else if polled < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+        let is_refused = polled < 0 && io::Error::last_os_error().kind() != io::ErrorKind::Interrupted;
+        if is_refused {
             // The kernel has no memory for the wait, or allows fewer descriptors than there are (RLIMIT_NOFILE). A wait for one
             // of the children alone may take for ever.
             std::thread::sleep(Duration::from_millis(PAUSE as u64));
         }
+        // The entries are zero after a signal.
+        for (orphan, entry) in waiting.iter_mut().zip(&entries) {
+            orphan.late |= entry.revents != 0;
+        }
+        // Each question is a system call, so the others are not asked. A child whose end was reported stays if it is late.
+        waiting.retain_mut(|orphan| !(orphan.late || is_refused) || orphan.is_owed());
         sys::drain(bell);
     }
 }
