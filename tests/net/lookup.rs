@@ -2,6 +2,7 @@
 
 use common::child;
 use common::crew::everyone;
+use common::loopback::refusing;
 use common::{everywhere, runtime};
 use gmp::context::{Context, ContextError};
 use gmp::net::{DialConfig, TcpListener, TcpStream, UdpSocket, lookup, lookup_deadline};
@@ -122,6 +123,30 @@ fn addresses_that_are_found_one_by_one_need_no_end() {
                 DialConfig::new().connect(Endless(at, 4097)),
             ] {
                 assert_eq!(stream.unwrap().peer_addr().unwrap(), at);
+            }
+        });
+    });
+}
+
+/// The kernel refuses each address at once, so the call waits for nothing, and there is always another address. Fails by a
+/// panic of the iterator when a context that is done does not end the call.
+#[test]
+fn a_context_ends_a_call_that_is_refused_at_each_of_many_addresses() {
+    everyone(|crew| {
+        crew.run(|| {
+            let (context, cancel) = Context::background().with_cancel();
+            cancel.cancel();
+            // In TEST-NET-1, and of the other family than the socket.
+            let (far, other) = (SocketAddr::from(([192, 0, 2, 1], 0)), SocketAddr::from(([0_u16; 8], 9)));
+            let calls: [fn(SocketAddr, SocketAddr) -> io::Result<()>; 4] = [
+                |_, _| TcpStream::connect(Endless(refusing(), 4097)).map(drop),
+                |far, _| TcpListener::bind(Endless(far, 2)).map(drop),
+                |far, _| UdpSocket::bind(Endless(far, 2)).map(drop),
+                |_, other| UdpSocket::bind(any())?.connect(Endless(other, 2)),
+            ];
+            for call in calls {
+                let ended = context.run(|| call(far, other)).unwrap().unwrap_err();
+                assert_eq!(ContextError::of(&ended), Some(ContextError::Canceled), "{ended}");
             }
         });
     });

@@ -6,9 +6,9 @@
 //! stack yet.
 
 use crate::host::{Active, Clock, Stacks};
-use crate::net::is_closed;
 use crate::net::limit::timed_out;
 use crate::net::methods::with_a_frame;
+use crate::net::{check_contexts, is_closed};
 use crate::runtime::lines::WaitInLine;
 use crate::sched::Sched;
 use gmp_timers::Nanos;
@@ -113,16 +113,20 @@ pub(crate) fn resolve_until<A: ToSocketAddrs>(addr: &A, until: Option<Nanos>) ->
 }
 
 /// Returns what `make` returns for the first of `addr`'s addresses for which it succeeds, or its last error. No address behind
-/// that is asked for: an iterator of the program's own may take long for each, or have no end.
+/// that is asked for: an iterator of the program's own may take long for each, or have no end. The call waits for nothing, so
+/// between two addresses it looks whether a context is done.
 ///
 /// # Errors
-/// Those of `resolve`; `InvalidInput` if `addr` has no address.
+/// Those of `resolve`; `InvalidInput` if `addr` has no address; the context's error.
 pub(crate) fn first_of<A: ToSocketAddrs, T>(
     addr: A,
     make: impl Fn(&SocketAddr) -> io::Result<T>,
 ) -> io::Result<T> {
     let mut last = None;
     for addr in resolve(&addr)? {
+        if last.is_some() {
+            check_contexts()?;
+        }
         match make(&addr) {
             Ok(made) => return Ok(made),
             // No further address will do.

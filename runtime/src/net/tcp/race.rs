@@ -43,10 +43,10 @@
 use super::TcpStream;
 use crate::host::{Active, Clock};
 use crate::net::desc::Direction;
-use crate::net::is_canceled;
 use crate::net::limit::timed_out;
 use crate::net::socket::Socket;
 use crate::net::sys;
+use crate::net::{check_contexts, is_canceled};
 use gmp_timers::Nanos;
 use std::error::Error;
 use std::fmt;
@@ -252,6 +252,10 @@ impl<'a> Race<'a> {
         };
         if self.pace.is_over() {
             return Err(self.failure(Failed::TooLate(None)));
+        }
+        if !self.refused.is_empty() {
+            // Addresses that refuse at once make for no wait, which a context would end.
+            check_contexts()?;
         }
         if let Err(until) = self.make_way() {
             return Ok(Step::Wait(Some(until)));
