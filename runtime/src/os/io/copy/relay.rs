@@ -191,7 +191,7 @@ impl<'a> Relay<'a> {
                 self.copied += len as u64;
                 Ok(Moved::Piece)
             }
-            Err(refused) if moves::is_refusal(&refused) => Ok(Moved::Refused),
+            Err(refused) if moves::is_refusal_of_files(&refused) => Ok(Moved::Refused),
             Err(failed) => Err(self.failed(failed)),
         }
     }
