@@ -508,6 +508,25 @@ fn a_read_of_endless_output_can_be_stopped() {
     });
 }
 
+/// The output is there, so no call waits, as with a child that writes faster than its output is read. Fails when a context that
+/// is done does not end the reading, of whichever streams.
+#[test]
+fn a_context_ends_the_reading_of_output_that_is_there() {
+    everyone(|crew| {
+        crew.run(|| {
+            for pipes in [[true, false], [false, true], [true, true]] {
+                let [out, err] = pipes.map(|pipe| if pipe { Stdio::piped() } else { Stdio::null() });
+                let mut child = shell("echo out; echo err >&2").stdout(out).stderr(err).spawn().unwrap();
+                child.wait().unwrap();
+                let (context, cancel) = Context::background().with_cancel();
+                cancel.cancel();
+                let refused = context.run(|| child.wait_with_output().unwrap_err()).unwrap();
+                assert_eq!(ContextError::of(&refused), Some(ContextError::Canceled), "{pipes:?}: {refused}");
+            }
+        });
+    });
+}
+
 /// The timeouts of the pipes are shorter than the time between two calls, as any timeout is for a caller that loses its CPU.
 /// Fails by an error, with which the output is lost, although all of it is in the pipes; or when no timeout ends a wait.
 #[test]

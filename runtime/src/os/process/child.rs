@@ -1,7 +1,7 @@
 //! A child process.
 
 use super::outcome::Outcome;
-use super::output::read_both;
+use super::output::{PART, read_both};
 use super::reaper;
 use super::sys;
 use super::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
@@ -10,9 +10,9 @@ use crate::host::{Active, Clock};
 use crate::impls::unwind_safe;
 use crate::m::Window;
 use crate::net::desc::Direction;
-use crate::net::is_canceled;
 use crate::net::methods::with_a_frame;
 use crate::net::socket::Socket;
+use crate::net::{check_contexts, is_canceled};
 use crate::os::signal::{SIGKILL, Signal};
 use crate::sched::watch::told::Refusal;
 use crate::time::pause_until;
@@ -353,10 +353,18 @@ impl Child {
 
 fn all_of(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    if let Some(mut pipe) = pipe {
-        pipe.read_to_end(&mut bytes)?;
+    let Some(mut pipe) = pipe else { return Ok(bytes) };
+    let mut part = vec![0; PART];
+    loop {
+        // If the child always has more output, the caller never waits.
+        check_contexts()?;
+        let read = pipe.read(&mut part)?;
+        if read == 0 {
+            return Ok(bytes);
+        }
+        bytes.try_reserve(read)?;
+        bytes.extend_from_slice(&part[..read]);
     }
-    Ok(bytes)
 }
 
 impl fmt::Debug for Child {

@@ -20,7 +20,7 @@ use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// As much as a pipe mostly holds.
-const PART: usize = 64 << 10;
+pub(super) const PART: usize = 64 << 10;
 
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Now {
