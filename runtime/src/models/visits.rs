@@ -347,6 +347,57 @@ fn a_sleeper_that_is_queued_behind_another_is_run_by_another_m() {
     });
 }
 
+/// The slice ends before the second of two goroutines from `runnext`, beside a full ring: the ring's older half goes to the
+/// global queue, and the second goroutine with it. The last goroutine that stays in the ring keeps its M until the second has
+/// run. The Ms are as in `goroutines_that_a_full_ring_sends_away_are_run_by_another_m`. Fails by deadlock when no M is woken.
+#[test]
+fn a_goroutine_whose_slice_ends_beside_a_full_ring_is_run_by_another_m() {
+    Model::new().preemptions(1).check("slice_spills", || {
+        let runtime = at_rest::<2>();
+        loom::stop_exploring();
+        let (handle, inner, ran) = (Handle::of(&runtime), Handle::of(&runtime), Flag::default());
+        let (waits, raises) = (ran.clone(), ran.clone());
+        let first = runtime.go(move || {
+            have_no_m_poll(&handle);
+            let [a, b, c] = [(); 3].map(|()| handle.make(|| ()));
+            handle.queue_in_silence([a, b, c, handle.make(move || waits.wait_on_thread())]);
+            handle.queue_next_in_silence(handle.make(move || {
+                inner.queue_next_in_silence(inner.make(move || raises.raise()));
+                loom::explore();
+            }));
+        });
+        ran.wait_on_thread();
+        done();
+        first.join().unwrap();
+    });
+}
+
+/// The slice ends before the second of two goroutines from `runnext`, beside one goroutine in the ring; the look before that
+/// takes a goroutine from the global queue, which keeps its M until the second has run. The other M sleeps. Fails by deadlock
+/// when that M is not woken.
+#[test]
+fn a_goroutine_whose_slice_ends_at_a_visit_is_run_by_another_m() {
+    Model::new().preemptions(1).check("slice_ends_at_a_visit", || {
+        let runtime = at_rest::<2>();
+        loom::stop_exploring();
+        let (handle, inner, ran) = (Handle::of(&runtime), Handle::of(&runtime), Flag::default());
+        let (waits, raises) = (ran.clone(), ran.clone());
+        let first = runtime.go(move || {
+            have_no_m_poll(&handle);
+            handle.queue_in_silence([handle.make(|| ())]);
+            handle.queue_next_in_silence(handle.make(move || {
+                inner.queue_next_in_silence(inner.make(move || raises.raise()));
+                inner.queue_globally_in_silence([inner.make(move || waits.wait_on_thread())]);
+                inner.have_a_visit_come();
+                loom::explore();
+            }));
+        });
+        ran.wait_on_thread();
+        done();
+        first.join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -380,6 +431,8 @@ fn mutants() {
             (Mutant::ArrivalWakesNobody, "a_goroutine_before_which_an_arrival_goes_is_run_by_another_m"),
             (Mutant::RoundWakesNobody, "goroutines_that_a_round_brings_are_run_by_another_m"),
             (Mutant::SpillWakesNobody, "goroutines_that_a_full_ring_sends_away_are_run_by_another_m"),
+            (Mutant::SpillWakesNobody, "a_goroutine_whose_slice_ends_beside_a_full_ring_is_run_by_another_m"),
+            (Mutant::TurnWakesNobody, "a_goroutine_whose_slice_ends_at_a_visit_is_run_by_another_m"),
             (
                 Mutant::VisitQueuesInSilence,
                 "a_goroutine_that_a_visit_finds_is_run_beside_one_that_waited_longer",

@@ -263,6 +263,12 @@ impl<H: Host> P<H> {
         self.inherited.get()
     }
 
+    /// Owner: ends the slice before its count does: the goroutine in `runnext` goes to the end of the ring when its turn comes,
+    /// and arrivals may go before it.
+    pub(crate) fn end_slice(&self) {
+        self.inherited.set(capacity::MAX_INHERITED - 1);
+    }
+
     /// Owner: begins a new slice, with a goroutine that does not come from `runnext`.
     #[inline]
     pub(crate) fn begin_slice(&self) {

@@ -322,7 +322,7 @@ pub enum Mutant {
     /// An M that has moved goroutines at the end of a round wakes no M for these.
     RoundWakesNobody,
     /// An M that submits no goroutine, and finds its ring full, wakes no M for the goroutines that go to the global queue. Of
-    /// all callers of `spill_and_wake`, the model has a goroutine that yields.
+    /// all callers of `spill_and_wake`, the models have a goroutine that yields, and the end of a slice.
     SpillWakesNobody,
 
     // How many Ps there are (`models/procs.rs`).

@@ -22,8 +22,10 @@
 //! * *at the end of a round*, when goroutines that yield have filled the ring beside others in the global queue (`round.rs`);
 //! * *around*: about every [`capacity::LOOK_AROUND`], however long goroutines are, at another P (`help.rs`).
 //!
-//! A look that reads the clock also ends the slice of goroutines that wake each other, if such goroutines alone have run for
-//! [`LONGEST_SLICE`]: otherwise [`capacity::MAX_INHERITED`] long ones would run before the ring has a turn.
+//! A look that reads the clock also ends the slice of goroutines that wake each other, if the ring has had no turn for
+//! [`LONGEST_SLICE`] meanwhile: otherwise [`capacity::MAX_INHERITED`] long ones would run before the ring, or before arrivals.
+//! A slice ends by time as by its count, and the look moves no goroutine for that (`P::end_slice`): so a model, whose clock
+//! stands still, needs only the count.
 //!
 //! Reading the clock costs more than a yield, so an M does not read it between looks: the price of a goroutine is one
 //! comparison. A look that reads the clock computes, from the number of goroutines since the last reading, how many fit into
@@ -104,11 +106,20 @@ pub(crate) struct PollSchedule {
     /// From the tick in `looked` on, the clock is not read for this many goroutines, as long as no timer is earlier than this
     /// time.
     far: Cell<(u32, Nanos)>,
-    /// The slice at the last look that read the clock: the tick at which it began, and the time of the first such look in it.
     /// `None`: not in this lease.
-    slice: Cell<(u32, Option<Nanos>)>,
+    slice: Cell<Option<SliceSeen>>,
     pub(crate) round: Round,
     pub(crate) arrivals: Arrivals,
+}
+
+/// What the first look that read the clock has seen since the ring had a turn.
+#[derive(Copy, Clone, Debug)]
+struct SliceSeen {
+    /// The beginning of the ring.
+    head: u32,
+    /// How many goroutines from `runnext` had run in the slice.
+    inherited: u32,
+    at: Nanos,
 }
 
 /// What a visit takes out of the global queue.
@@ -143,7 +154,7 @@ pub(crate) struct Due {
 impl PollSchedule {
     pub(crate) fn new(policy: Policy) -> Self {
         let [next, clock] = [(); 2].map(|()| Cell::new(1));
-        let [around, visit, queued, looked, slice] = [(); 5].map(|()| Cell::new((0, None)));
+        let [around, visit, queued, looked] = [(); 4].map(|()| Cell::new((0, None)));
         PollSchedule {
             look_every: policy.stealing().tick,
             has_rounds: !policy.has_one_queue(),
@@ -158,7 +169,7 @@ impl PollSchedule {
             timers: Cell::new((0, 1)),
             looked,
             far: Cell::new((0, Nanos::ZERO)),
-            slice,
+            slice: Cell::new(None),
             round: Round::new(),
             arrivals: Arrivals::new(),
         }
@@ -166,9 +177,10 @@ impl PollSchedule {
 
     /// Another M has acquired the P, or the same M after a sleep: for the P's goroutines no time has passed.
     pub(crate) fn begin_lease(&self) {
-        for last in [&self.around, &self.visit, &self.queued, &self.looked, &self.slice] {
+        for last in [&self.around, &self.visit, &self.queued, &self.looked] {
             last.set((last.get().0, None));
         }
+        self.slice.set(None);
         self.timers.set((0, self.timers.get().1));
         self.far.set((0, Nanos::ZERO));
         self.round.end();
@@ -334,15 +346,15 @@ impl PollSchedule {
         due
     }
 
-    /// Returns `true` if for [`LONGEST_SLICE`] only goroutines from `runnext` have run. Called at a look at this tick, at the
-    /// time `now`; `inherited`: how many of them have run in the slice.
-    fn slice_is_long(&self, tick: u32, inherited: u32, now: Nanos) -> bool {
-        // The same at all looks, unless another goroutine has run in between.
-        let began = tick.wrapping_sub(inherited);
+    /// Returns `true` if the ring, which begins at `head`, has had no turn for [`LONGEST_SLICE`], and goroutines from `runnext`
+    /// have run meanwhile. Called at a look at the time `now`; `inherited`: how many of them have run in the slice.
+    fn slice_is_long(&self, head: u32, inherited: u32, now: Nanos) -> bool {
         match self.slice.get() {
-            (same, Some(since)) if same == began => now.saturating_since(since) >= LONGEST_SLICE,
+            Some(seen) if seen.head == head => {
+                inherited > seen.inherited && now.saturating_since(seen.at) >= LONGEST_SLICE
+            }
             _ => {
-                self.slice.set((began, Some(now)));
+                self.slice.set(Some(SliceSeen { head, inherited, at: now }));
                 false
             }
         }
@@ -413,8 +425,9 @@ impl<H: Host> Sched<H> {
         }
         let due = p.poll_schedule.look(tick, p.runq.ends().0, helps.then_some(H::now));
         let arrivals = &p.poll_schedule.arrivals;
-        if due.now.is_some_and(|now| p.poll_schedule.slice_is_long(tick, p.inherited(), now)) {
-            self.end_slice(p);
+        let head = p.runq.ends().0;
+        if due.now.is_some_and(|now| p.poll_schedule.slice_is_long(head, p.inherited(), now)) {
+            p.end_slice();
         }
         let mut found = due.visit.and_then(|visit| self.visit_global_queue(m, p, visit, first));
         if let Some(now) = due.around {

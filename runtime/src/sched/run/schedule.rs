@@ -145,24 +145,6 @@ impl<H: Host> Sched<H> {
         p.runq.pop()
     }
 
-    /// Ends the slice before its count does, if goroutines stand in the ring: the goroutine in `runnext` goes behind them.
-    pub(super) fn end_slice(&self, p: &P<H>) {
-        let (head, tail) = p.runq.ends();
-        if head == tail {
-            return;
-        }
-        p.owner.touch();
-        if let Some(next) = p.runq.pop_next() {
-            if let Some(next) = p.runq.push(next) {
-                self.spill(p, next);
-            }
-            // In between, the goroutine stood in no queue. If a thief has emptied the ring just then, an M that gave up may
-            // have found nothing here, and the look may now find another goroutine for this M.
-            self.wakep();
-        }
-        p.begin_slice();
-    }
-
     /// As `runqget`, after a look that may have found goroutines. Under a policy with one queue these stand in that queue.
     #[cold]
     #[inline(never)]

@@ -97,24 +97,26 @@ fn the_pace_follows_a_change() {
     }
 }
 
-/// Fails when a slice does not end after [`LONGEST_SLICE`], or ends although another goroutine has run in that time.
+/// Fails when a slice does not end after [`LONGEST_SLICE`], also if a look has found another goroutine meanwhile; or ends
+/// although the ring has had a turn in that time, or no goroutine from `runnext` has run.
 #[test]
 fn a_slice_ends_by_time() {
     const LONG: u64 = LONGEST_SLICE.as_nanos() as u64;
     for begin in [100, u32::MAX] {
         let poll_schedule = PollSchedule::new(Policy::default());
-        let is_long = |tick: u32, inherited: u32, at: u64| {
-            poll_schedule.slice_is_long(begin.wrapping_add(tick), inherited, Nanos::from_nanos(at))
+        let is_long = |head: u32, inherited: u32, at: u64| {
+            poll_schedule.slice_is_long(begin.wrapping_add(head), inherited, Nanos::from_nanos(at))
         };
         assert!(!is_long(1, 0, 0));
-        assert!(!is_long(2, 0, LONG), "one goroutine after the other begins a slice");
-        assert!(!is_long(3, 1, 2 * LONG - 1));
-        assert!(is_long(5, 3, 2 * LONG), "three of a slice have run since its first look");
-        assert!(!is_long(6, 3, 3 * LONG), "a goroutine of another kind has run");
-        assert!(!is_long(7, 1, 4 * LONG), "another slice has begun");
-        assert!(is_long(8, 2, 5 * LONG));
+        assert!(!is_long(2, 0, LONG), "one goroutine of the ring after the other");
+        assert!(!is_long(2, 1, 2 * LONG - 1));
+        assert!(!is_long(2, 1, 2 * LONG - 1), "a visit has found a goroutine");
+        assert!(is_long(2, 3, 2 * LONG), "three of a slice have run since its first look");
+        assert!(!is_long(3, 2, 4 * LONG), "the ring has had a turn");
+        assert!(!is_long(3, 2, 6 * LONG), "only goroutines that looks have found have run since");
+        assert!(is_long(3, 3, 6 * LONG));
         poll_schedule.begin_lease();
-        assert!(!is_long(9, 3, 6 * LONG), "no goroutine of the slice ran between two leases");
+        assert!(!is_long(3, 4, 8 * LONG), "no goroutine of the slice ran between two leases");
     }
 }
 
