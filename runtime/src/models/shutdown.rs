@@ -621,20 +621,21 @@ fn a_goroutine_in_a_mailbox_is_dropped_by_the_end() {
     is_dropped_by_the_end("mail_vs_end", |handle, made| drop(handle.mail(0, made)));
 }
 
-/// A goroutine parks with a limit as its runtime is left, and another stands in its P's queue. Fails by the check of the lock
-/// order when the other is set aside under the lock of the mutex's queue.
+/// A goroutine parks with a limit as its runtime is left, beside one in its P's queue that was notified. Fails by the check of
+/// the lock order when that one is set aside under the lock of the mutex's queue: its hook takes the lock of the event's queue.
 #[test]
 fn a_park_with_a_limit_sets_no_goroutine_aside() {
     Model::new().preemptions(2).check("left_beside_a_limit", || {
         let runtime = runtime(1, 1);
         let queued = Flag::default();
-        let lock = std::sync::Arc::new(Mutex::new(()));
+        let (lock, event) = (std::sync::Arc::new(Mutex::new(())), std::sync::Arc::new(Event::new()));
         let _held = lock.lock();
-        let theirs = std::sync::Arc::clone(&lock);
+        let (theirs, notified) = (std::sync::Arc::clone(&lock), std::sync::Arc::clone(&event));
+        drop(runtime.go(move || notified.wait()));
         drop(runtime.go({
             let queued = queued.clone();
             move || {
-                drop(crate::go(|| ()));
+                event.notify_one();
                 loom::explore();
                 queued.raise();
                 drop(theirs.try_lock_for(LONG));
@@ -678,6 +679,7 @@ fn mutants() {
                 "what_stands_in_a_p_that_is_given_away_at_the_end_is_left",
             ),
             (Mutant::DoingRelaxed, "a_child_of_a_goroutine_that_waits_for_it_is_waited_for"),
+            (Mutant::ArmSetsAside, "a_park_with_a_limit_sets_no_goroutine_aside"),
             (Mutant::StopForgetsTheMail, "a_goroutine_in_a_mailbox_is_dropped_by_the_end"),
             (Mutant::StopForgetsTheClasses, "a_goroutine_of_a_class_is_dropped_by_the_end"),
             (Mutant::StopForgetsTheBatches, "a_goroutine_in_a_batch_is_dropped_by_the_end"),

@@ -500,6 +500,8 @@ pub enum Mutant {
     FoundWakesNobody,
     /// An M that saves a sleeper beside other goroutines sends no M to the poller.
     ArmSendsNobody,
+    /// An M that saves a sleeper beside other goroutines, as the runtime ends, sets these aside under the lock of a wait queue.
+    ArmSetsAside,
     /// The poller's M does not look at the timers before it waits.
     PollerSkipsTimers,
 

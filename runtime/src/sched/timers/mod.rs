@@ -219,6 +219,7 @@ impl<H: Host> Sched<H> {
             mutant!(ArmSendsNobody: return);
             // No goroutine is set aside here: the caller holds the lock of the queue in which the parker stands, and an abandon
             // hook takes such locks.
+            mutant!(ArmSetsAside: return self.wakep());
             self.wakep_for_no_g();
         }
     }
