@@ -4,7 +4,7 @@ use super::caught;
 use super::cover::{Handle, keep_the_thread};
 use super::task::{Foreign, poll, run};
 use crate::context::Context;
-use crate::model::{Model, Mutant, at_rest, done, runtime};
+use crate::model::{Flag, LONG, Model, Mutant, at_rest, done, runtime};
 use crate::sync::Semaphore;
 use loom::cell::UnsafeCell;
 use loom::thread;
@@ -153,6 +153,54 @@ fn a_request_that_was_refused_and_is_left_gives_nothing_back() {
     });
 }
 
+/// A goroutine that was granted a permit is in its P's queue, and another asks for one, as their runtime is left; a third one
+/// keeps its thread until a thread behind them has a permit. Fails by deadlock when the ender, whose call of the first one's
+/// hook has granted the permit to the second one and queued it, looks for queued goroutines no more.
+#[test]
+fn a_permit_goes_on_through_goroutines_that_are_left() {
+    Model::new().preemptions(1).check("semaphore_left_chain", || {
+        let runtime = runtime(2, 2);
+        let permits = Arc::new(Semaphore::new(1));
+        permits.acquire(1);
+        let [there, go_on, granted, over]: [Flag; 4] = Default::default();
+        let asks = || {
+            let theirs = Arc::clone(&permits);
+            move || {
+                theirs.acquire(1);
+                theirs.release(1);
+            }
+        };
+        drop(runtime.go(asks()));
+        while permits.tally().1 < 1 {
+            thread::yield_now();
+        }
+        let (raises, waits, second) = (there.clone(), go_on.clone(), asks());
+        drop(runtime.go(move || {
+            raises.raise();
+            waits.wait_on_thread();
+            second();
+        }));
+        there.wait_on_thread();
+        let (theirs, raises, waits) = (Arc::clone(&permits), granted.clone(), over.clone());
+        drop(runtime.go(move || {
+            theirs.release(1);
+            raises.raise();
+            waits.wait_on_thread();
+        }));
+        granted.wait_on_thread();
+        let third = asks();
+        let behind = thread::spawn(move || {
+            third();
+            done();
+            over.raise();
+        });
+        loom::explore();
+        go_on.raise();
+        super::cover::leave(runtime, LONG);
+        behind.join().unwrap();
+    });
+}
+
 /// A context ends while its request is granted. Fails by the count when the permit goes with the request.
 #[test]
 fn a_context_that_ends_beside_a_release_loses_no_permit() {
@@ -233,6 +281,7 @@ fn mutants() {
                 Mutant::SemaphoreLeftTakesARefusalForAGrant,
                 "a_request_that_was_refused_and_is_left_gives_nothing_back",
             ),
+            (Mutant::AsideLooksOnce, "a_permit_goes_on_through_goroutines_that_are_left"),
             (Mutant::SeizeQueuedAwaitsTheEnder, "a_request_that_is_interrupted_and_left_holds_nobody_back"),
             (Mutant::ReadyWithoutAcquire, "an_interrupt_against_a_release_loses_no_permit"),
             (Mutant::SemaphoreLeavesQuietly, "a_head_that_is_interrupted_lets_requests_behind_it_go"),

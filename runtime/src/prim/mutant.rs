@@ -773,6 +773,8 @@ pub enum Mutant {
     SubmitLeavesTheEnd,
     /// An M that gives a P away as the runtime ends leaves the P its queue.
     HandoffpAtTheEndKeepsTheQueue,
+    /// A thread that sets goroutines aside does not look for those that their hooks have queued meanwhile.
+    AsideLooksOnce,
     /// The end of a runtime leaves the goroutines in mailboxes.
     StopForgetsTheMail,
     /// The end of a runtime leaves the goroutines in the queues of the classes.
