@@ -448,6 +448,7 @@ fn mutants() {
             (Mutant::SocketWatchesReadsAlone, "room_that_comes_as_a_write_asks_for_it_is_seen"),
             (Mutant::SocketEndsInSilence, "the_end_of_writes_wakes_a_writer_that_waits_for_room"),
             (Mutant::SocketMissesTheEnd, "the_end_of_writes_wakes_a_writer_that_waits_for_room"),
+            (Mutant::SocketMarksTheEndLate, "the_end_of_writes_wakes_a_writer_that_waits_for_room"),
             (Mutant::SocketLooksBeforeItWatches, "the_end_of_writes_wakes_a_writer_that_waits_for_room"),
             (Mutant::UsersIdleRelaxed, "a_close_comes_after_all_calls_and_happens_once"),
             (Mutant::UsersLeaveRelaxed, "a_close_comes_after_all_calls_and_happens_once"),

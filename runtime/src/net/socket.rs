@@ -426,7 +426,7 @@ impl<S: AsFd> Socket<S> {
     #[cold]
     fn tell_writers(&self) -> FoundTasks {
         // Relaxed: the lock and the fence order the mark: partner `has_ended`.
-        self.write.ended.store(true, Relaxed);
+        unless!(SocketMarksTheEndLate, self.write.ended.store(true, Relaxed));
         socket_fence();
         let mut tasks = FoundTasks::None;
         for (sched, desc) in self.live() {
@@ -437,6 +437,7 @@ impl<S: AsFd> Socket<S> {
                 sched.submit(g);
             }
         }
+        mutant!(SocketMarksTheEndLate: self.write.ended.store(true, Relaxed));
         self.write.wake_fd.wake();
         tasks
     }
