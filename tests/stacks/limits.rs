@@ -160,7 +160,34 @@ fn data_that_runs_out_is_told_at_the_spawn() {
     });
 }
 
-/// The same as in the two tests before, in a process whose table of descriptors is full, so that the process can't read how
+/// `ulimit -d`. Fails by an abort of the allocator: a program that can do without the runtime learns nothing.
+#[test]
+fn a_runtime_for_which_there_is_no_memory_is_an_error() {
+    if !child::is_child() {
+        child::passes("a_runtime_for_which_there_is_no_memory_is_an_error", &[]);
+        return;
+    }
+    let mut before = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: it writes the struct that we pass.
+    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_DATA, &mut before) }, 0);
+    let set = |rlim_cur| {
+        let limit = libc::rlimit { rlim_cur, ..before };
+        // SAFETY: it reads the struct that we pass.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_DATA, &limit) }, 0);
+    };
+    let statm = fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: u64 = statm.split(' ').nth(5).unwrap().parse().unwrap();
+    // Less than the Ps of a runtime take.
+    set(pages * 4096 + (1 << 20));
+    // SAFETY: nothing runs there.
+    let refused = unsafe { Runtime::builder().procs(1).build() };
+    set(before.rlim_cur);
+    let refused = refused.map(drop).unwrap_err();
+    assert_eq!(refused.kind(), ErrorKind::OutOfMemory, "{refused}");
+    assert!(refused.to_string().contains("the Ps of a runtime"), "{refused}");
+}
+
+/// The same as in the tests before, in a process whose table of descriptors is full, so that the process can't read how
 /// much it has mapped. Fails by the count, or by an abort of the allocator, as nothing is left for it.
 #[test]
 fn an_eighth_of_a_limit_is_left_where_no_descriptor_is() {

@@ -299,12 +299,13 @@ impl<H: Host> Sched<H> {
     /// Makes a runtime and starts the first M.
     ///
     /// # Errors
-    /// The host's, when the host refuses the thread.
+    /// The host's, when the host refuses the thread; and if there is no memory for the Ps.
     pub(crate) fn start(host: H, config: Config) -> io::Result<Arc<Self>> {
+        let ps = Ps::new()?;
         let sched = Arc::new_cyclic(|weak| {
             // Made here and not inside `new`, whose frame is large in a debug build: a goroutine can start a runtime.
-            let ps = Self::new_ps(weak, &config);
-            Self::new(weak, host, config, ps)
+            let idle_ps = Self::make_ps(&ps, weak, &config);
+            Self::new(weak, host, config, (ps, idle_ps))
         });
         // The first M's thread starts meanwhile, on another CPU. That M finds no goroutine before this function has returned.
         if let Err(refused) = sched.start_first().map(|()| H::prepare()).and_then(|()| sched.start_monitor())
@@ -325,14 +326,13 @@ impl<H: Host> Sched<H> {
         Ok(sched)
     }
 
-    /// Returns the Ps, and the list of idle Ps, which has all of them.
-    fn new_ps(weak: &Weak<Self>, config: &Config) -> (Ps<H>, Vec<PRef<H>>) {
-        let ps = Ps::new();
+    /// Makes the first Ps. Returns the list of idle Ps, which has all of them.
+    fn make_ps(ps: &Ps<H>, weak: &Weak<Self>, config: &Config) -> Vec<PRef<H>> {
         let mut idle: Vec<_> =
             (0..config.procs).map(|_| ps.push(|id| P::new(id, weak, config.policy))).collect();
         // The P with the lowest number is taken first.
         idle.reverse();
-        (ps, idle)
+        idle
     }
 
     fn new(weak: &Weak<Self>, host: H, mut config: Config, (ps, idle_ps): (Ps<H>, Vec<PRef<H>>)) -> Self {

@@ -9,6 +9,7 @@ use crate::host::Host;
 use crate::p::P;
 use crate::prim::{Acquire, AtomicU32, CachePadded, Relaxed, Release, capacity};
 use crate::sched::lasting::PRef;
+use std::io;
 use std::mem::MaybeUninit;
 use std::ops::Deref;
 use std::ptr::NonNull;
@@ -27,11 +28,19 @@ unsafe impl<H: Host> Sync for Ps<H> {}
 
 impl<H: Host> Ps<H> {
     /// Makes room for Ps, and no P.
-    pub(crate) fn new() -> Self {
-        let slots = Box::<[CachePadded<P<H>>]>::new_uninit_slice(capacity::PROCS);
+    ///
+    /// # Errors
+    /// If there is no memory.
+    pub(crate) fn new() -> io::Result<Self> {
+        let mut slots = Vec::<MaybeUninit<CachePadded<P<H>>>>::new();
+        slots.try_reserve_exact(capacity::PROCS).map_err(|refused| {
+            io::Error::new(io::ErrorKind::OutOfMemory, format!("no room for the Ps of a runtime: {refused}"))
+        })?;
+        // SAFETY: there is room for so many, and they need not be initialised.
+        unsafe { slots.set_len(capacity::PROCS) };
         // SAFETY: a box is never null.
-        let slots = unsafe { NonNull::new_unchecked(Box::into_raw(slots).cast()) };
-        Ps { slots, made: AtomicU32::new(0) }
+        let slots = unsafe { NonNull::new_unchecked(Box::into_raw(slots.into_boxed_slice()).cast()) };
+        Ok(Ps { slots, made: AtomicU32::new(0) })
     }
 
     /// Makes the next P, with that P's number. Under the central lock, or before the scheduler is shared.
