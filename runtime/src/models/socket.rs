@@ -2,8 +2,8 @@
 //! short read spares the system call that would say `EAGAIN`.
 //!
 //! *Left out*: the order of waiters (`models/io_lock.rs`). *The mutants* take out the order of clear and system call, the
-//! conditions under which a short read counts as drained, the watch for writes, the wakes of a close and of a deadline, and the
-//! orderings of the count of users.
+//! conditions under which a short read counts as drained, the watch before the wait that follows such a read, the watch for
+//! writes, the wakes of a close and of a deadline, and the orderings of the count of users.
 
 use super::caught;
 use super::cover::{Handle, Socket};
@@ -11,7 +11,7 @@ use crate::model::{Model, Mutant, at_rest, done, note, runtime};
 use gmp_netpoll::Readiness;
 use loom::cell::UnsafeCell;
 use loom::sync::Mutex;
-use loom::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::io;
 use std::sync::Arc;
 
@@ -194,6 +194,39 @@ fn an_event_right_after_a_short_read_is_kept() {
         });
         assert_eq!(total, 2);
         done();
+    });
+}
+
+/// The first read is short, and the poller does not watch the socket yet. Fails when the second read makes its system call
+/// before there is an event.
+#[test]
+fn a_short_first_read_drains_as_well() {
+    Model::new().check("short_first_read", || {
+        let runtime = runtime(1, 1);
+        let kernel = Arc::new(Mutex::new(Kernel { bytes: 1, ended: false }));
+        let calls = Arc::new(AtomicUsize::new(0));
+        let reader = runtime.go({
+            let (kernel, calls) = (Arc::clone(&kernel), Arc::clone(&calls));
+            move || {
+                let socket = Socket::new();
+                for _ in 0..2 {
+                    let got = socket.read(2, || {
+                        calls.fetch_add(1, Relaxed);
+                        kernel.lock().unwrap().read(2)
+                    });
+                    assert_eq!(got.unwrap(), 1);
+                }
+                done();
+            }
+        });
+        // The reader has parked.
+        runtime.run(|| ());
+        assert_eq!(calls.load(Relaxed), 1);
+        loom::explore();
+        kernel.lock().unwrap().bytes = 1;
+        Handle::of(&runtime).deliver(Readiness::READABLE);
+        reader.join().unwrap();
+        assert_eq!(calls.load(Relaxed), 2);
     });
 }
 
@@ -443,6 +476,7 @@ fn mutants() {
             (Mutant::SocketLooksAtNoSlot, "a_close_ends_a_read"),
             (Mutant::SocketCloseForgetsWrites, "a_close_ends_a_write"),
             (Mutant::SocketStaysDrained, "what_a_full_read_leaves_is_read_at_once"),
+            (Mutant::SocketAsksUnwatched, "a_short_first_read_drains_as_well"),
             (Mutant::SocketFullReadDrains, "what_a_full_read_leaves_is_read_at_once"),
             (Mutant::PollTakesTheEvent, "an_event_outlives_the_read_that_found_it_and_gave_up"),
             (Mutant::SocketWatchesReadsAlone, "room_that_comes_as_a_write_asks_for_it_is_seen"),

@@ -1294,6 +1294,8 @@ pub enum Mutant {
     SocketCloseForgetsWrites,
     /// A socket that was drained once stays drained, whatever a later read gets.
     SocketStaysDrained,
+    /// The read after a short one makes its system call at once if the poller does not watch the socket yet.
+    SocketAsksUnwatched,
     /// A read that fills its buffer counts as short.
     SocketFullReadDrains,
     /// A writer that waits does not have the poller watch for writes a descriptor that is watched for reads.

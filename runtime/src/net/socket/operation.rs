@@ -52,7 +52,7 @@ impl<S: AsFd> Socket<S> {
         let mut wait_first = lane.drained.load(Relaxed);
         loop {
             operation.may_call()?;
-            if wait_first && operation.may_wait_first() && operation.begun.may_wait().is_ok() {
+            if wait_first && operation.begun.may_wait().is_ok() && operation.may_wait_first() {
                 wait_first = false;
                 mutant!(SocketDrainedClears: operation.clear());
                 operation.wait()?;
@@ -144,12 +144,16 @@ impl<'s, S: AsFd> Operation<'s, S> {
         Ok(self.look_to_wait()?.map_or(end, |until| until.min(end)))
     }
 
-    /// Whether the operation on a drained socket may wait before its system call.
+    /// Whether the operation on a drained socket may wait before its system call. A descriptor that is not registered is
+    /// registered now: the kernel then reports what is there already. If that is refused, the system call may find something
+    /// nevertheless.
     #[inline(always)]
-    fn may_wait_first(&self) -> bool {
-        match self.desc {
-            Some(desc) => desc.may_trust_a_short_read(),
-            None => self.sched.is_none(),
+    fn may_wait_first(&mut self) -> bool {
+        mutant!(SocketAsksUnwatched: if self.desc.is_none() { return false });
+        match (self.desc, self.sched) {
+            (Some(desc), _) => desc.may_trust_a_short_read(),
+            (None, Some(sched)) => self.register(sched).is_ok(),
+            (None, None) => true,
         }
     }
 
