@@ -5,6 +5,12 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::mpsc::channel;
 use std::thread;
 
+/// The call that the C library's `poll` makes.
+#[cfg(target_arch = "x86_64")]
+pub const SYS_POLL: libc::c_long = libc::SYS_poll;
+#[cfg(not(target_arch = "x86_64"))]
+pub const SYS_POLL: libc::c_long = libc::SYS_ppoll;
+
 /// From here on these calls fail with `errno`, on all threads.
 #[track_caller]
 pub fn refuse(calls: &[libc::c_long], errno: libc::c_int) {

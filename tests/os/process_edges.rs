@@ -6,7 +6,7 @@
 //! are std's; a text with a NUL is refused, and so is a program that can't be run; a child's closed stdin is `BrokenPipe`.
 
 use common::crew::everyone;
-use common::seccomp::{precede, refuse};
+use common::seccomp::{SYS_POLL, precede, refuse};
 use common::{child, runtime, until, watched};
 use gmp::Runtime;
 use gmp::process::{Child, Command, Stdio};
@@ -524,7 +524,7 @@ fn is_polled(count: usize) -> bool {
     let mut calls = tasks.filter_map(|task| fs::read_to_string(task.path().join("syscall")).ok());
     let polls = |call: &str| {
         let mut words = call.split(' ');
-        words.next() == Some(&libc::SYS_poll.to_string()) && words.nth(1) == Some(&format!("{count:#x}"))
+        words.next() == Some(&SYS_POLL.to_string()) && words.nth(1) == Some(&format!("{count:#x}"))
     };
     calls.any(|call| polls(&call))
 }

@@ -77,7 +77,7 @@ fn write_to_nowhere() {
 fn polls(child: u32) -> bool {
     let Ok(threads) = fs::read_dir(format!("/proc/{child}/task")) else { return false };
     threads.flatten().any(|thread| match fs::read_to_string(thread.path().join("syscall")) {
-        Ok(call) => call.split(' ').next() == Some(&libc::SYS_poll.to_string()),
+        Ok(call) => call.split(' ').next() == Some(&seccomp::SYS_POLL.to_string()),
         Err(refused) => refused.kind() == ErrorKind::PermissionDenied,
     })
 }

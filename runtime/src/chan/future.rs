@@ -87,8 +87,9 @@ impl<T> Sender<T> {
 }
 
 /// A [`Receiver`] that a task polls, from which a `Stream` can be made (`gmp-futures` has one). It dereferences to the
-/// receiver, so it can block as well: after a poll that was not ready, [`stop`](Self::stop) comes first. Until then the poll
-/// has its place in the queue, and the next message may be kept for the next poll, which a receive would wait for in vain.
+/// receiver, whose blocking calls can be used, too. After a poll that returned `Pending`, call [`stop`](Self::stop) before one
+/// of these: until then the poll keeps its place in the queue, and the next message may be kept for it, so that a blocking
+/// receive would wait in vain.
 ///
 /// ```
 /// use gmp::{block_on, chan};

@@ -5,24 +5,31 @@ use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
-/// The process that has the threads to which handlers hand signals. A forked child has a copy of their memory, but not the
-/// threads.
-static PROCESS: AtomicI32 = AtomicI32::new(0);
+/// The process that has the threads to which a handler hands signals. A forked child has a copy of their memory, but not the
+/// threads. (A child that is the first process of a new PID namespace, of a parent that is the first of its own, has its
+/// parent's number, and is not told apart.)
+pub(crate) struct Server(AtomicI32);
 
-fn own() -> libc::pid_t {
-    // SAFETY: no preconditions.
-    unsafe { libc::getpid() }
-}
+impl Server {
+    pub(crate) const fn new() -> Self {
+        Server(AtomicI32::new(0))
+    }
 
-/// Notes that this process is about to catch signals.
-pub(crate) fn note_process() {
-    // Relaxed: handlers run in this process, and are installed after this.
-    PROCESS.store(own(), Relaxed);
-}
+    fn own() -> libc::pid_t {
+        // SAFETY: no preconditions.
+        unsafe { libc::getpid() }
+    }
 
-/// Returns `true` in a forked child, to which a signal can come before it runs its program.
-pub(crate) fn is_forked() -> bool {
-    PROCESS.load(Relaxed) != own()
+    /// Notes this process as the one that has the threads, before the handler is installed.
+    pub(crate) fn is_this_process(&self) {
+        // Relaxed: the handler runs in this process, and is installed after this.
+        self.0.store(Self::own(), Relaxed);
+    }
+
+    /// Returns `true` in a forked child, in which a signal may come before it runs its program.
+    pub(crate) fn is_forked(&self) -> bool {
+        self.0.load(Relaxed) != Self::own()
+    }
 }
 
 /// Returns the action of a signal; with `next`, sets that action and returns the one before.

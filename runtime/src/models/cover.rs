@@ -182,7 +182,7 @@ pub fn leave_call(f: impl FnOnce() + Send + 'static) {
     Active::shared().timer_thread.leave(Call::Function(Box::new(f)));
 }
 
-/// Does what the monitor does at a look: asks for the timer thread if calls wait for it.
+/// Does what the monitor does at a look: asks for the timer thread if calls or timers wait for it.
 pub fn ask_for_the_timer_thread() {
     // If the thread is refused, the next look asks again.
     let _refused = Active::shared().timer_thread.ask_again();

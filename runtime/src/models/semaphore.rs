@@ -154,8 +154,8 @@ fn a_request_that_was_refused_and_is_left_gives_nothing_back() {
 }
 
 /// A goroutine that was granted a permit is in its P's queue, and another asks for one, as their runtime is left; a third one
-/// keeps its thread until a thread behind them has a permit. Fails by deadlock when the ender, whose call of the first one's
-/// hook has granted the permit to the second one and queued it, looks for queued goroutines no more.
+/// keeps its thread until a thread behind them has a permit. The ender calls the first one's hook, which grants the permit to
+/// the second one and queues it. Fails by deadlock when the ender does not look for queued goroutines again.
 #[test]
 fn a_permit_goes_on_through_goroutines_that_are_left() {
     Model::new().preemptions(1).check("semaphore_left_chain", || {

@@ -101,10 +101,10 @@ impl Limit {
         Begun { calls: NEVER, waits }
     }
 
-    /// As `begin`, for an operation of another socket, which does not read the deadline here.
+    /// As `begin`, for an operation on another descriptor, which reads its own deadline and not this one: so the result
+    /// includes this deadline.
     pub(crate) fn begin_elsewhere(&self) -> Begun {
-        let deadline = Nanos::from_nanos(self.deadline.load(Relaxed));
-        Begun { calls: deadline, waits: self.begin().waits.min(deadline) }
+        Begun::until(Some(Nanos::from_nanos(self.deadline.load(Relaxed)))).and(self.begin())
     }
 
     /// Returns until when the operation may last.

@@ -113,8 +113,8 @@ pub(crate) fn resolve_until<A: ToSocketAddrs>(addr: &A, until: Option<Nanos>) ->
 }
 
 /// Returns what `make` returns for the first of `addr`'s addresses for which it succeeds, or its last error. No address behind
-/// that is asked for: an iterator of the program's own may take long for each, or have no end. The call waits for nothing, so
-/// between two addresses it looks whether a context is done.
+/// that is asked for: an iterator of the program's own may take long for each, or have no end. After the look-up nothing
+/// waits, so between two addresses the function looks whether a context is done.
 ///
 /// # Errors
 /// Those of `resolve`; `InvalidInput` if `addr` has no address; the context's error.

@@ -20,9 +20,9 @@
 //! *Drained without asking.* On a stream a read that filled less than its buffer has emptied the socket, with the exceptions
 //! that `net/unix/stream.rs` names for Unix streams. The next read then waits for an event first, which saves a system call
 //! that would only answer `EAGAIN`. The read does not wait first if the peer's end, or an error, was seen: that may have come
-//! in the same event as the data, and no other event will follow. If the poller does not watch the socket yet, the read has the
-//! socket watched before it waits, and the kernel reports what is there already. The event slot is emptied before each system
-//! call, never after it; a drained read that finds an event in the slot takes it and makes the system call.
+//! in the same event as the data, and no other event will follow. If the poller does not watch the socket yet, the read
+//! registers the socket before it waits, and the kernel reports what is there already. The event slot is emptied before each
+//! system call, never after it; a drained read that finds an event in the slot takes it and makes the system call.
 //!
 //! *Reads alone.* A socket that waits for data nearly always has room to write. The kernel would report that room with each
 //! event, and make an event of its own for each datagram that was sent. So a registration that a read has made is for reads
@@ -558,7 +558,8 @@ impl<S: AsFd> Socket<S> {
         self.operate(within, || call(&self.inner), |_| false)
     }
 
-    /// Returns the limits of a read that begins now, for a call that waits for this socket by another one.
+    /// Returns the limits of a read that begins now, for a call that waits on another descriptor, an epoll set, in place of
+    /// this one.
     pub(crate) fn limits_of_a_read(&self) -> Begun {
         self.read.limit.begin_elsewhere()
     }

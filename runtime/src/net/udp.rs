@@ -59,7 +59,8 @@ impl UdpSocket {
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The error of the last address, if none can be bound; `InvalidInput` if `addr` has no address.
+    /// The error of the last address, if none can be bound; that of a context that is done, for which the call looks between
+    /// two addresses; `InvalidInput` if `addr` has no address.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
         let socket = lookup::first_of(addr, |addr| net::UdpSocket::bind(addr))?;
         socket.set_nonblocking(true)?;

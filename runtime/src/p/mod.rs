@@ -264,7 +264,8 @@ impl<H: Host> P<H> {
     }
 
     /// Owner: ends the slice before its count does: the goroutine in `runnext` goes to the end of the ring when its turn comes,
-    /// and arrivals may go before it.
+    /// and arrivals may go before it. If the look that ends the slice has found another goroutine to run first, a goroutine
+    /// that this one readies goes to the end of the ring, too, as after the last goroutine of a slice.
     pub(crate) fn end_slice(&self) {
         self.inherited.set(capacity::MAX_INHERITED - 1);
     }

@@ -1302,7 +1302,7 @@ pub enum Mutant {
     SocketWatchesReadsAlone,
     /// The end of the writes of a Unix socket makes no event for the goroutines that wait for room.
     SocketEndsInSilence,
-    /// The end of the writes of a Unix socket is marked when the goroutines that wait for room were told.
+    /// The end of the writes of a Unix socket is marked only after the goroutines that wait for room were told.
     SocketMarksTheEndLate,
     /// A writer that has its descriptor watched does not look whether writes have ended meanwhile.
     SocketMissesTheEnd,

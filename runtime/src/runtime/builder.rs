@@ -400,9 +400,9 @@ impl RuntimeBuilder {
     /// The contract of [`gmp::migration`](crate::migration).
     ///
     /// # Errors
-    /// `InvalidInput` when a setting, `GMPMAXPROCS` or `GMPSTACK`, is out of range, or `GMPDEBUG` has an unknown knob
-    /// or value; the kernel's error, with what was attempted, when the kernel refuses a thread or the poller's
-    /// descriptors.
+    /// `InvalidInput` when a setting, `GMPMAXPROCS` or `GMPSTACK`, is out of range, or `GMPDEBUG` has an unknown knob or value;
+    /// `OutOfMemory` if there is no memory for the Ps; the kernel's error, with what was attempted, when the kernel refuses a
+    /// thread or the poller's descriptors.
     ///
     /// # Descriptors
     /// A runtime has three descriptors for the poller, and one for each of its threads, by which the monitor sees that a

@@ -67,7 +67,7 @@ pub(crate) fn run_aside_or_here<H: Host>(f: impl FnOnce() + Send + 'static) {
     }
 }
 
-/// Returns `true` if calls might be waiting for a thread.
+/// Returns `true` if calls, or timers outside of runtimes, might be waiting for a thread.
 pub(crate) fn calls_wait<H: Host>() -> bool {
     H::waits_aside() || H::shared().timer_thread.calls_wait()
 }
@@ -81,7 +81,7 @@ pub(crate) fn call_monitors<H: Host>() {
 }
 
 impl<H: Host> Sched<H> {
-    /// L1. Returns how soon the monitor has to look again; `None` while no call waits.
+    /// L1. Returns how soon the monitor has to look again; `None` while neither calls nor timers wait.
     pub(crate) fn watch_calls(&self, watch: &mut StackWatch, now: Nanos) -> Option<Duration> {
         let waited = watch.waits();
         let mut left = watch.look(calls_wait::<H>(), now);
@@ -98,7 +98,7 @@ impl<H: Host> Sched<H> {
         left
     }
 
-    /// Tries to start a thread for calls that wait.
+    /// Tries to start a thread for calls, or timers outside of runtimes, that wait for one.
     pub(crate) fn ask_for_callers(&self) {
         if !calls_wait::<H>() {
             return;
@@ -108,7 +108,7 @@ impl<H: Host> Sched<H> {
                 self.tell_refused(Refusal::Call, || {
                     format!(
                         "a function of the program waits for a thread that calls it, the callback of a timer or the waker of a \
-                         task, and each runtime asks for one ten times a second: {refused}"
+                         task, or a timer outside of runtimes waits for one; each runtime asks ten times a second: {refused}"
                     )
                 });
             }

@@ -540,9 +540,7 @@ impl<H: Host> Sched<H> {
             }
             let mut central = self.central.lock();
             central.aside.append(&mut aside);
-            let again = central.ends_aside();
-            mutant!(AsideLooksOnce: let again = false);
-            if !again {
+            if !central.ends_aside().unless(AsideLooksOnce) {
                 return;
             }
         }

@@ -1,7 +1,7 @@
 //! Which signal action is in force, and which is restored.
 
 use super::{CALLS, action, alone, dies_by, handler, install_over, limit, raise, set};
-use common::until;
+use common::{other_threads_sleep, until};
 use gmp::process::Command;
 use gmp::signal::{self, SIGCHLD, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGWINCH, Signal};
 use std::fs;
@@ -310,6 +310,31 @@ fn a_child_that_has_not_begun_its_program_has_the_action_from_before() {
         assert!(signals.try_recv().is_err());
         raise(SIGTERM);
         assert_eq!(signals.recv_deadline(limit()), Ok(SIGTERM));
+    });
+}
+
+/// Fails when a forked child that never calls exec, and has a receiver of its own, does not receive.
+#[test]
+fn a_forked_child_has_receivers_of_its_own() {
+    alone("a_forked_child_has_receivers_of_its_own", || {
+        let _signals = signal::notify(&[SIGTERM]).unwrap();
+        until(other_threads_sleep);
+        // SAFETY: the child may allocate, as the C library's fork sees to; and no other thread holds a lock of ours: all sleep.
+        match unsafe { libc::fork() } {
+            0 => {
+                let signals = signal::notify(&[SIGTERM]);
+                raise(SIGTERM);
+                let heard = signals.is_ok_and(|signals| signals.recv_deadline(limit()) == Ok(SIGTERM));
+                // SAFETY: ends the child without its parent's exit handlers.
+                unsafe { libc::_exit(i32::from(!heard)) }
+            }
+            child => {
+                let mut status = 0;
+                // SAFETY: the word is ours.
+                assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+                assert_eq!(status, 0, "the child has heard nothing");
+            }
+        }
     });
 }
 

@@ -36,7 +36,6 @@ mod segment;
 #[cfg(any(feature = "generator", not(target_arch = "x86_64")))]
 mod without_frames;
 
-use crate::host::handler::note_process;
 use crate::host::{
     Answer, Bar, Clock, Frames, Host, Interest, Interrupts, Lack, Poll, Process, Stacks, Symbol, Threads,
     entry,
@@ -137,7 +136,7 @@ impl Native {
         hook::install();
         overflow::install();
         barrier::register();
-        note_process();
+        quit::MONITORS.is_this_process();
         Ok(Native { poller: Poller::new()?, stacks: StackPool::new(max_stack_bytes, guard) })
     }
 
@@ -179,6 +178,8 @@ impl Threads for Native {
     }
 
     fn spawn(name: &str, stack: Option<usize>, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        // Otherwise the look for this thread's room would take the room of one that is starting.
+        thread::await_starts();
         thread::spawn(name, stack, body).map(drop)
     }
 

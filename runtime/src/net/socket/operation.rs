@@ -145,8 +145,8 @@ impl<'s, S: AsFd> Operation<'s, S> {
     }
 
     /// Whether the operation on a drained socket may wait before its system call. A descriptor that is not registered is
-    /// registered now: the kernel then reports what is there already. If that is refused, the system call may find something
-    /// nevertheless.
+    /// registered now: the kernel then reports what is there already. If the registration is refused, the caller makes its
+    /// system call instead of waiting.
     #[inline(always)]
     fn may_wait_first(&mut self) -> bool {
         mutant!(SocketAsksUnwatched: if self.desc.is_none() { return false });

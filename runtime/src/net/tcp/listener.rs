@@ -51,7 +51,8 @@ impl TcpListener {
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The error of the last address, if none can be bound; `InvalidInput` if `addr` has no address.
+    /// The error of the last address, if none can be bound; that of a context that is done, for which the call looks between
+    /// two addresses; `InvalidInput` if `addr` has no address.
     pub fn bind<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
         let listener = lookup::first_of(addr, |addr| net::TcpListener::bind(addr))?;
         sys::lengthen_queue(listener.as_fd())?;

@@ -254,7 +254,7 @@ impl<'a> Race<'a> {
             return Err(self.failure(Failed::TooLate(None)));
         }
         if !self.refused.is_empty() {
-            // Addresses that refuse at once make for no wait, which a context would end.
+            // If each address refuses at once, the call never waits, and only this look sees that a context is done.
             check_contexts()?;
         }
         if let Err(until) = self.make_way() {

@@ -194,7 +194,7 @@ impl Command {
 
     /// Replaces this process by the program. Returns only if that fails. Blocks the thread meanwhile, but no other goroutine:
     /// the call is made as in [`blocking`](crate::blocking), so the program does not inherit the CPUs of a P
-    /// ([`cpu_sets`](crate::RuntimeBuilder::cpu_sets)), and the goroutine may park before and after the call.
+    /// ([`cpu_sets`](crate::RuntimeBuilder::cpu_sets)), and the goroutine may park before the call, and after one that failed.
     ///
     /// After a failure this process goes on with its own signal mask and action for SIGPIPE. Other settings of the builder may
     /// have taken effect already, as with std: a working directory, streams, a user, and the functions of

@@ -76,7 +76,7 @@ impl<S: AsFd> Reader<S> {
     }
 }
 
-/// Reads both to their ends. The time limits of both hold, for each wait.
+/// Reads both to their ends. The earlier deadline ends calls; the shorter timeout begins anew with each wait.
 pub(super) fn read_both(stdout: ChildStdout, stderr: ChildStderr) -> io::Result<(Vec<u8>, Vec<u8>)> {
     let set = sys::new_set().map_err(|refused| {
         io::Error::new(

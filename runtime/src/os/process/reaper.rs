@@ -125,12 +125,16 @@ fn reap(bell: i32) {
             // of the children alone may take for ever.
             std::thread::sleep(Duration::from_millis(PAUSE as u64));
         }
-        // The entries are zero after a signal.
+        // After EINTR or a refusal each `revents` is zero.
         for (orphan, entry) in waiting.iter_mut().zip(&entries) {
             orphan.late |= entry.revents != 0;
         }
-        // Each question is a system call, so the others are not asked. A child whose end was reported stays if it is late.
-        waiting.retain_mut(|orphan| !(orphan.late || is_refused) || orphan.is_owed());
+        // Only children whose end was reported are asked, since each question is a system call. Those whose status is not there
+        // yet stay.
+        waiting.retain_mut(|orphan| {
+            let asks = orphan.late || is_refused;
+            !asks || orphan.is_owed()
+        });
         sys::drain(bell);
     }
 }

@@ -20,7 +20,7 @@
 
 use super::number::Signal;
 use super::pending::Pending;
-use crate::host::handler::{self, call, keeping_errno};
+use crate::host::handler::{self, Server, call, keeping_errno};
 use crate::host::{Active, Process};
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -29,6 +29,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicPtr};
 
+/// The process that has the thread of `registry.rs`.
+pub(super) static SERVER: Server = Server::new();
 static PENDING: OnceLock<Pending> = OnceLock::new();
 
 /// The signals that the handler hands to the thread.
@@ -313,8 +315,8 @@ unsafe fn handle(signal: Signal, info: *mut libc::siginfo_t, context: *mut c_voi
             pending.raise(signal.bit());
         }
     };
-    // A forked child that has not begun its program has the action from before.
-    let listens = || slot(signal).listens() && !handler::is_forked();
+    // In a forked child no thread serves the receivers: it has the action from before.
+    let listens = || slot(signal).listens() && !SERVER.is_forked();
     // H1.
     if listens() {
         tell();

@@ -4,9 +4,8 @@
 //! the critical section in which it finds no listener. It collects the listeners of a signal under the lock, and calls them
 //! without the lock.
 
-use super::action::{Action, Mask, handles, pending, replace_default};
+use super::action::{Action, Mask, SERVER, handles, pending, replace_default};
 use super::number::{SIGQUIT, Signal, each_of, set_of};
-use crate::host::handler::note_process;
 use crate::host::{Active, Process, Threads};
 use crate::sched::watch::deadlock::Listens;
 use std::collections::BTreeMap;
@@ -119,8 +118,9 @@ pub(crate) fn listen(
 ) -> io::Result<Registration> {
     let tell: Arc<Tell> = Arc::new(tell);
     let mut registry = registry();
-    if !registry.thread {
-        note_process();
+    // A forked child has a copy of the registry, but not the thread.
+    if !registry.thread || SERVER.is_forked() {
+        SERVER.is_this_process();
         // Not asleep from here on, until the thread ends.
         let listens = Listens::begin();
         Active::start("gmp-signals", move || serve(listens))

@@ -344,6 +344,7 @@ impl<H: Host> Sched<H> {
             self.spill(p, next);
         }
         p.begin_slice();
+        p.poll_schedule.begin_slice();
         arrivals.go_first(seen);
         // No M was woken for a goroutine that stands alone in the ring, because this M was to run that goroutine at once.
         mutant!(ArrivalWakesNobody: return Some(first));

@@ -106,13 +106,13 @@ pub(crate) struct PollSchedule {
     /// From the tick in `looked` on, the clock is not read for this many goroutines, as long as no timer is earlier than this
     /// time.
     far: Cell<(u32, Nanos)>,
-    /// `None`: not in this lease.
+    /// What a look has seen of the slice. `None`: no look has since the lease, or a slice of an arrival, began.
     slice: Cell<Option<SliceSeen>>,
     pub(crate) round: Round,
     pub(crate) arrivals: Arrivals,
 }
 
-/// What the first look that read the clock has seen since the ring had a turn.
+/// What was seen at the first look that read the clock since the last turn of the ring.
 #[derive(Copy, Clone, Debug)]
 struct SliceSeen {
     /// The beginning of the ring.
@@ -202,6 +202,11 @@ impl PollSchedule {
             let (to_look, to_end) = (self.next.get().wrapping_sub(tick), tail.wrapping_sub(head));
             self.next.set(tick.wrapping_add(to_look.min(to_end.max(1))));
         }
+    }
+
+    /// An arrival begins a slice, which is as long as any other, whatever the slice before it took.
+    pub(crate) fn begin_slice(&self) {
+        self.slice.set(None);
     }
 
     /// The next look is a look around, and comes before the next goroutine.
@@ -350,7 +355,8 @@ impl PollSchedule {
     /// have run meanwhile. Called at a look at the time `now`; `inherited`: how many of them have run in the slice.
     fn slice_is_long(&self, head: u32, inherited: u32, now: Nanos) -> bool {
         match self.slice.get() {
-            Some(seen) if seen.head == head => {
+            // Fewer: another slice has begun since.
+            Some(seen) if seen.head == head && inherited >= seen.inherited => {
                 inherited > seen.inherited && now.saturating_since(seen.at) >= LONGEST_SLICE
             }
             _ => {
@@ -423,9 +429,9 @@ impl<H: Host> Sched<H> {
         if p.poll_schedule.round.left(p.runq.ends().0) == Some(0) {
             self.end_round(p);
         }
-        let due = p.poll_schedule.look(tick, p.runq.ends().0, helps.then_some(H::now));
-        let arrivals = &p.poll_schedule.arrivals;
         let head = p.runq.ends().0;
+        let due = p.poll_schedule.look(tick, head, helps.then_some(H::now));
+        let arrivals = &p.poll_schedule.arrivals;
         if due.now.is_some_and(|now| p.poll_schedule.slice_is_long(head, p.inherited(), now)) {
             p.end_slice();
         }

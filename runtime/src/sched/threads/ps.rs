@@ -34,7 +34,10 @@ impl<H: Host> Ps<H> {
     pub(crate) fn new() -> io::Result<Self> {
         let mut slots = Vec::<MaybeUninit<CachePadded<P<H>>>>::new();
         slots.try_reserve_exact(capacity::PROCS).map_err(|refused| {
-            io::Error::new(io::ErrorKind::OutOfMemory, format!("no room for the Ps of a runtime: {refused}"))
+            io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                format!("cannot allocate the Ps of a runtime: {refused}"),
+            )
         })?;
         // SAFETY: there is room for so many, and they need not be initialised.
         unsafe { slots.set_len(capacity::PROCS) };

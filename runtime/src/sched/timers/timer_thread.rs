@@ -105,6 +105,8 @@ struct State<H: Host> {
     /// When the timer thread tries again to start a callback thread, after a refusal.
     again: Option<Nanos>,
     thread: bool,
+    /// The operator was told that the thread was refused, and no start has succeeded since.
+    told: bool,
     /// The thread fires callbacks, and has not looked again since.
     fires: bool,
     /// Until when the thread sleeps. It is sleeping, is about to, or is coming back.
@@ -141,6 +143,7 @@ impl<H: Host> TimerThread<H> {
             callback_threads: 0,
             again: None,
             thread: false,
+            told: false,
             fires: false,
             until: Nanos::ZERO,
         };
@@ -181,25 +184,24 @@ impl<H: Host> TimerThread<H> {
         Ok((state, threads))
     }
 
-    /// T2: a callback was put into one of the timer thread's heaps, or the thread has taken a heap over.
+    /// T2: a callback was put into one of the timer thread's heaps, or the thread has taken a heap over. The caller holds none
+    /// of the library's locks.
     pub(crate) fn keep(&'static self, timers: &Arc<Timers<H>>) {
         let mut state = self.state.lock();
         if !state.kept.iter().any(|kept| Arc::ptr_eq(kept, timers)) {
             state.kept.push(Arc::clone(timers));
         }
         if !state.thread {
-            // Relaxed: a hint, the lock decides.
-            let told = self.refused.load(Relaxed);
             if let Err(refused) = self.start(&mut state) {
-                // Relaxed: as above.
+                // Relaxed: a hint, the lock decides.
                 self.refused.store(true, Relaxed);
+                let told = std::mem::replace(&mut state.told, true);
                 drop(state);
                 call_monitors::<H>();
-                // Told once, until a start succeeds.
                 if !told {
                     H::warn(&format!(
-                        "cannot start the timers' thread: {refused}; timers outside of runtimes wait until the next one is set, or \
-                         until a runtime, each of which asks for the thread ten times a second, gets it"
+                        "cannot start the timers' thread: {refused}; timers outside of runtimes wait for it, and each runtime asks \
+                         for it ten times a second, as does the next such timer"
                     ));
                 }
             }
@@ -268,6 +270,7 @@ impl<H: Host> TimerThread<H> {
         });
         state.thread = started.is_ok();
         if state.thread {
+            state.told = false;
             // Relaxed: hints, the lock decides.
             self.refused.store(false, Relaxed);
             self.calls_wait.store(false, Relaxed);

@@ -143,7 +143,8 @@ impl Refused {
     /// the function instead, except that the goroutine that ends a context may call a function of that context. The function
     /// waits, all runtimes of the process ask again, ten times a second each, and each of these refusals counts. A function
     /// that still waits when a runtime has ended waits for a thread of another runtime, or for the next such function; if there
-    /// is never a thread, the function is never called.
+    /// is never a thread, the function is never called. The timer thread's refusals count here, too, while a timer that was set
+    /// outside of runtimes waits for that thread.
     pub fn calls(&self) -> u64 {
         self.count(Refusal::Call)
     }

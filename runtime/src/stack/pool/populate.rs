@@ -6,11 +6,11 @@
 //! number stands for the calling process); where the kernel refuses that, the pages come one by one as they are touched,
 //! and the process does not ask again. The call is outside of the pool's lock.
 //!
-//! *Beside a thread that changes mappings.* The call holds the lock of the process's mappings, which a fault does not take. So
-//! the call and a thread that maps memory, or whose heap grows, wait for each other: a goroutine that spawns a million others
-//! on one thread, while another thread runs them, made glibc grow its heap by `mprotect` page by page. The kernel counts how
-//! often a thread had to wait. After a call in which the thread had to, the next [`PAUSE`] batches go without, and their pages
-//! come one by one.
+//! *Beside a thread that changes mappings.* The call holds the lock of the process's mappings, which most faults do not take.
+//! So the call and a thread that maps memory, or whose heap grows, hold each other up: while a goroutine spawns a million
+//! others on one thread, and another thread runs them, glibc grows the spawner's heap by an `mprotect` for each page. The
+//! kernel counts how often a thread had to wait. After a call in which the thread had to, the next [`PAUSE`] batches go
+//! without, and their pages come one by one.
 //!
 //! Nothing depends on the advice: a page that the kernel did not give is given at its first touch. At the limit of a memory
 //! cgroup the kernel may refuse the advice, or may reclaim memory, or kill, earlier by as many pages as a batch has.

@@ -26,10 +26,10 @@ pub(super) fn is_refusal(error: &io::Error) -> bool {
     )
 }
 
-/// Does the same as `is_refusal`, for a copy from file to file. CIFS may answer `EIO` to a length beyond the file's end, and
-/// CephFS `EACCES` before Linux 4.20. If a file can't be read or written at all, the calls by the buffer say so.
+/// Does the same as `is_refusal`, for a copy from file to file. CIFS may answer `EIO` to a length beyond the file's end. If
+/// a file can't be read or written at all, the calls by the buffer say so.
 pub(super) fn is_refusal_of_files(error: &io::Error) -> bool {
-    is_refusal(error) || matches!(error.raw_os_error(), Some(libc::EIO | libc::EACCES))
+    is_refusal(error) || error.raw_os_error() == Some(libc::EIO)
 }
 
 /// Whether a call may wait: never, or if the descriptor's own mode makes it wait.
