@@ -313,28 +313,72 @@ fn a_child_that_has_not_begun_its_program_has_the_action_from_before() {
     });
 }
 
+/// Asserts that `f` returns `true` in a forked child that never calls exec.
+fn assert_in_child(f: impl FnOnce() -> bool) {
+    until(other_threads_sleep);
+    // SAFETY: the child may allocate, as the C library's fork sees to; and no other thread holds a lock of ours: all sleep.
+    match unsafe { libc::fork() } {
+        0 => {
+            let fails = !f();
+            // SAFETY: ends the child without its parent's exit handlers.
+            unsafe { libc::_exit(i32::from(fails)) }
+        }
+        child => {
+            let mut status = 0;
+            // SAFETY: the word is ours.
+            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+            assert_eq!(status, 0, "the child has heard nothing");
+        }
+    }
+}
+
 /// Fails when a forked child that never calls exec, and has a receiver of its own, does not receive.
 #[test]
 fn a_forked_child_has_receivers_of_its_own() {
     alone("a_forked_child_has_receivers_of_its_own", || {
         let _signals = signal::notify(&[SIGTERM]).unwrap();
-        until(other_threads_sleep);
-        // SAFETY: the child may allocate, as the C library's fork sees to; and no other thread holds a lock of ours: all sleep.
-        match unsafe { libc::fork() } {
-            0 => {
-                let signals = signal::notify(&[SIGTERM]);
-                raise(SIGTERM);
-                let heard = signals.is_ok_and(|signals| signals.recv_deadline(limit()) == Ok(SIGTERM));
-                // SAFETY: ends the child without its parent's exit handlers.
-                unsafe { libc::_exit(i32::from(!heard)) }
-            }
-            child => {
-                let mut status = 0;
-                // SAFETY: the word is ours.
-                assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-                assert_eq!(status, 0, "the child has heard nothing");
-            }
-        }
+        assert_in_child(|| {
+            let signals = signal::notify(&[SIGTERM]);
+            raise(SIGTERM);
+            signals.is_ok_and(|signals| signals.recv_deadline(limit()) == Ok(SIGTERM))
+        });
+    });
+}
+
+/// In the child the handler takes itself out for a signal that comes before the child has a receiver. Fails when `notify` takes
+/// the handler for set, because the parent has set it.
+#[test]
+fn a_forked_child_receives_a_signal_that_has_come_before() {
+    alone("a_forked_child_receives_a_signal_that_has_come_before", || {
+        let _signals = signal::notify(&[SIGWINCH]).unwrap();
+        assert_in_child(|| {
+            raise(SIGWINCH);
+            let signals = signal::notify(&[SIGWINCH]);
+            raise(SIGWINCH);
+            signals.is_ok_and(|signals| signals.recv_deadline(limit()) == Ok(SIGWINCH))
+        });
+    });
+}
+
+/// Fails when the child takes its parent's thread for its own, once its own was refused.
+#[test]
+fn a_forked_child_asks_again_for_a_thread_that_was_refused() {
+    alone("a_forked_child_asks_again_for_a_thread_that_was_refused", || {
+        let _signals = signal::notify(&[SIGTERM]).unwrap();
+        assert_in_child(|| {
+            let mut room = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            // SAFETY: the struct is ours.
+            let set = |room: &libc::rlimit| unsafe { libc::setrlimit(libc::RLIMIT_AS, room) } == 0;
+            // SAFETY: as above.
+            let known = unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut room) } == 0;
+            let was_set = known && set(&libc::rlimit { rlim_cur: 0, ..room });
+            let refused = signal::notify(&[SIGTERM]).is_err();
+            let was_undone = set(&room);
+            let signals = signal::notify(&[SIGTERM]);
+            raise(SIGTERM);
+            let heard = signals.is_ok_and(|signals| signals.recv_deadline(limit()) == Ok(SIGTERM));
+            was_set && refused && was_undone && heard
+        });
     });
 }
 

@@ -118,9 +118,14 @@ pub(crate) fn listen(
 ) -> io::Result<Registration> {
     let tell: Arc<Tell> = Arc::new(tell);
     let mut registry = registry();
-    // A forked child has a copy of the registry, but not the thread.
-    if !registry.thread || SERVER.is_forked() {
+    // A forked child has a copy of the registry, but not the thread, and a handler may have taken itself out (H3).
+    let mut uncaught = signals & !registry.listened();
+    if SERVER.is_forked() {
+        uncaught = signals | registry.listened();
+        registry.thread = false;
         SERVER.is_this_process();
+    }
+    if !registry.thread {
         // Not asleep from here on, until the thread ends.
         let listens = Listens::begin();
         Active::start("gmp-signals", move || serve(listens))
@@ -128,8 +133,7 @@ pub(crate) fn listen(
         registry.thread = true;
     }
     // If this is the first listener and its signals can't be caught, the thread finds no listener, and ends.
-    let new = signals & !registry.listened();
-    registry.catch(new)?;
+    registry.catch(uncaught)?;
     let key = registry.next_key;
     registry.next_key += 1;
     registry.listeners.insert(key, Listener { signals, tell });
