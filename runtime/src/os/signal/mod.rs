@@ -40,8 +40,9 @@
 //!   first runtime, or is [`ignore`]d.
 //! * A child process has the default action for each signal that was caught here. A signal that is ignored is ignored in
 //!   children too, no matter how they are started ([`process::Command`](crate::process::Command), or std's): [`reset`] it
-//!   before, or set the action between fork and exec. Until exec, and in a child that never
-//!   calls exec, a signal that was caught here takes the action from before: no thread there serves the receivers.
+//!   before, or set the action between fork and exec. Until exec, and in a child that never calls exec, a signal that was
+//!   caught here takes the action from before: no thread there serves the receivers. A receiver that such a child makes is
+//!   served there, and the parent's are not.
 
 // The kernel's side: `action.rs`. From the handler to the thread: `pending.rs`. From the thread to receivers: `registry.rs`.
 //

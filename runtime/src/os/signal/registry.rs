@@ -11,6 +11,7 @@ use crate::sched::watch::deadlock::Listens;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io;
+use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, Once};
 
 type Tell = dyn Fn(Signal) + Send + Sync;
@@ -73,6 +74,15 @@ impl Registry {
         }
     }
 
+    /// A forked child has a copy of the registry, but not the thread, and each of its handlers may have taken itself out (H3).
+    /// In the child nothing asks the parent's receivers.
+    fn begin_anew(&mut self) {
+        self.release(self.listened());
+        // Forgotten: a drop would call the program's code, which may count on threads that only the parent has.
+        mem::forget(mem::take(&mut self.listeners));
+        self.thread = false;
+    }
+
     /// Takes a listener out; the caller drops it, without the lock.
     fn remove(&mut self, key: u64) -> Option<Listener> {
         let gone = self.listeners.remove(&key)?;
@@ -118,11 +128,8 @@ pub(crate) fn listen(
 ) -> io::Result<Registration> {
     let tell: Arc<Tell> = Arc::new(tell);
     let mut registry = registry();
-    // A forked child has a copy of the registry, but not the thread, and a handler may have taken itself out (H3).
-    let mut uncaught = signals & !registry.listened();
     if SERVER.is_forked() {
-        uncaught = signals | registry.listened();
-        registry.thread = false;
+        registry.begin_anew();
         SERVER.is_this_process();
     }
     if !registry.thread {
@@ -133,7 +140,8 @@ pub(crate) fn listen(
         registry.thread = true;
     }
     // If this is the first listener and its signals can't be caught, the thread finds no listener, and ends.
-    registry.catch(uncaught)?;
+    let new = signals & !registry.listened();
+    registry.catch(new)?;
     let key = registry.next_key;
     registry.next_key += 1;
     registry.listeners.insert(key, Listener { signals, tell });
