@@ -42,7 +42,7 @@ pub(crate) trait Threads: Sized + 'static {
     fn thread_id() -> Self::ThreadId;
     /// Starts a thread of the library's, to be joined or detached, whose panic ends the process.
     fn start(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Self::Thread>;
-    /// Waits until no other thread is starting, for a second at most, and starts a thread whose panic ends that thread alone.
+    /// Waits until no other thread is starting, for 10 ms at most, and starts a thread whose panic ends that thread alone.
     /// `stack`: its size, if that is not the usual one.
     fn spawn(name: &str, stack: Option<usize>, body: impl FnOnce() + Send + 'static) -> io::Result<()>;
     /// Does the same as `spawn`, in a scope, which waits for its end.

@@ -179,7 +179,7 @@ impl Threads for Native {
 
     fn spawn(name: &str, stack: Option<usize>, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
         // Otherwise the look for this thread's room would take the room of one that is starting.
-        thread::await_starts();
+        thread::await_starts(Duration::from_millis(10));
         thread::spawn(name, stack, body).map(drop)
     }
 
@@ -318,7 +318,7 @@ impl Threads for Native {
 
     fn prepare() {
         frames::prepare();
-        thread::await_starts();
+        thread::await_starts(Duration::from_secs(1));
     }
 
     fn settle() {

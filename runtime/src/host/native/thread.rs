@@ -79,9 +79,9 @@ impl Drop for Starting {
     }
 }
 
-/// Waits until no thread is starting; for a second at most.
-pub(super) fn await_starts() {
-    let until = clock::now().saturating_add(Duration::from_secs(1));
+/// Waits until no thread is starting, for `limit` at most.
+pub(super) fn await_starts(limit: Duration) {
+    let until = clock::now().saturating_add(limit);
     // Relaxed: a count.
     while STARTING.load(Relaxed) > 0 && clock::now() < until {
         std::thread::yield_now();
