@@ -45,8 +45,8 @@ class Pair:
         for run in runs:
             if run.get(row.figure) is not None:
                 self.of[run["peer"]][run["rep"]] = run[row.figure]
-        fatal = (run for run in runs if "error" in run and (run["peer"] == "gmp" or run["peer"] not in self.of))
-        self.error = next((f"{NAMES[run['peer']]}: {run['error']}" for run in fatal), None)
+        # A peer that fails in all rounds, as one that finds no room for its stacks, says so in its cell, and gmp is compared with others.
+        self.error = next((run["error"] for run in runs if "error" in run and run["peer"] == "gmp"), None)
         self.medians = {peer: statistics.median(found.values()) for peer, found in self.of.items()}
         held = ["threads"] if row.of_threads else [peer for peer in RUNTIMES if peer != "gmp"]
         known = [peer for peer in held if peer in self.medians]
@@ -105,7 +105,7 @@ class Pair:
 
     def figure(self, peer: str) -> str:
         if peer not in self.of:
-            return "never" if peer in self.seen else "–"
+            return "failed" if self.failed[peer] else "never" if peer in self.seen else "–"
         values = self.of[peer].values()
         text = f"{number(self.medians[peer])} ({number(min(values))} .. {number(max(values))})"
         return text + (f", {self.failed[peer]} failed" if self.failed[peer] else "")
