@@ -160,9 +160,11 @@ fn a_signal_is_no_end() {
         let file = File::from(both.try_clone().unwrap());
         let tells = Arc::clone(&thread);
         let reader = crew.go(move || {
+            // Otherwise a goroutine that is about to block may go to another thread.
+            gmp::lock_os_thread();
             let mut bytes = vec![0; 10];
             for part in bytes.chunks_mut(5) {
-                // SAFETY: no pointers. The goroutine keeps the thread until the read is over.
+                // SAFETY: no pointers.
                 tells.store(unsafe { libc::gettid() }, SeqCst);
                 (&file).read_exact(part).unwrap();
             }
@@ -170,7 +172,6 @@ fn a_signal_is_no_end() {
         });
         for _ in 0..2 {
             let mut reading = 0;
-            // Each part has its own thread.
             until(|| {
                 reading = thread.swap(0, SeqCst);
                 reading != 0 || reader.is_finished()
