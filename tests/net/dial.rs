@@ -135,8 +135,8 @@ fn refusals_that_come_late_are_counted() {
     });
 }
 
-/// Fails when the dial does not end at its deadline, by an error that does not say what was tried; or by a hang
-/// when an attempt is left.
+/// Fails when the dial does not end at its deadline, by an error that does not say what was tried; or by a hang when
+/// an attempt is left.
 #[test]
 fn a_deadline_holds_for_all_addresses_together() {
     let (one, other, (_listener, good)) = (Hole::new(), Hole::new(), listen());
@@ -150,6 +150,7 @@ fn a_deadline_holds_for_all_addresses_together() {
             });
             assert_eq!(ended.kind(), ErrorKind::TimedOut);
             assert!(begin.elapsed() >= limit);
+            // A child that another test starts has a copy of an attempt's descriptor until the child runs its program.
             until(|| (one.asking(), other.asking()) == (0, 0));
             let text = ended.to_string();
             assert!(addrs.iter().all(|addr| text.contains(&addr.to_string())), "{text}");

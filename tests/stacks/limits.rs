@@ -179,7 +179,7 @@ fn a_runtime_for_which_there_is_no_memory_is_an_error() {
     let pages: u64 = statm.split(' ').nth(5).unwrap().parse().unwrap();
     // Less than the Ps of a runtime take.
     set(pages * 4096 + (1 << 20));
-    // SAFETY: nothing runs there.
+    // SAFETY: no goroutine is ever started there.
     let refused = unsafe { Runtime::builder().procs(1).build() };
     set(before.rlim_cur);
     let refused = refused.map(drop).unwrap_err();

@@ -5,9 +5,9 @@ use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
-/// The process that has the threads to which a handler hands signals. A forked child has a copy of their memory, but not the
-/// threads. (A child that is the first process of a new PID namespace, of a parent that is the first of its own, has its
-/// parent's number, and is not told apart.)
+/// The process that has the threads to which a handler hands signals. A forked child has a copy of the memory, but not the
+/// threads. (A parent and a child that are each the first process of a PID namespace have the same number, and are not told
+/// apart.)
 pub(crate) struct Server(AtomicI32);
 
 impl Server {

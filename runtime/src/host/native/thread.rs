@@ -37,7 +37,7 @@ const MOST_STARTING: usize = 16;
 /// std maps a signal stack at the beginning of a thread, and ends the process if the kernel refuses that. So `begin` looks
 /// whether there is room for the mappings of all threads that have not got to their bodies. The program's mappings meanwhile,
 /// or the look of another start, may take that room: then std ends the process all the same. So a runtime starts its first two
-/// threads one after the other (`await_starts`), and so do droppers of children theirs.
+/// threads one after the other (`await_starts`), and a thread of the reaper waits for other starts, too.
 struct Starting(());
 
 static STARTING: AtomicUsize = AtomicUsize::new(0);

@@ -1,7 +1,7 @@
 //! A child process.
 
 use super::outcome::Outcome;
-use super::output::{PART, read_both};
+use super::output::{read_both, read_one};
 use super::reaper;
 use super::sys;
 use super::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
@@ -10,15 +10,15 @@ use crate::host::{Active, Clock};
 use crate::impls::unwind_safe;
 use crate::m::Window;
 use crate::net::desc::Direction;
+use crate::net::is_canceled;
 use crate::net::methods::with_a_frame;
 use crate::net::socket::Socket;
-use crate::net::{check_contexts, is_canceled};
 use crate::os::signal::{SIGKILL, Signal};
 use crate::sched::watch::told::Refusal;
 use crate::time::pause_until;
 use gmp_timers::Nanos;
 use std::fmt;
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::process;
 use std::time::{Duration, Instant};
@@ -345,25 +345,9 @@ impl Child {
         let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
         let (stdout, stderr) = match (stdout, stderr) {
             (Some(stdout), Some(stderr)) => read_both(stdout, stderr)?,
-            (stdout, stderr) => (all_of(stdout)?, all_of(stderr)?),
+            (stdout, stderr) => (read_one(stdout)?, read_one(stderr)?),
         };
         Ok(Output { status: self.wait()?, stdout, stderr })
-    }
-}
-
-fn all_of(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let Some(mut pipe) = pipe else { return Ok(bytes) };
-    let mut part = vec![0; PART];
-    loop {
-        // If the child always has more output, the caller never waits.
-        check_contexts()?;
-        let read = pipe.read(&mut part)?;
-        if read == 0 {
-            return Ok(bytes);
-        }
-        bytes.try_reserve(read)?;
-        bytes.extend_from_slice(&part[..read]);
     }
 }
 

@@ -16,11 +16,11 @@ use crate::net::limit::Begun;
 use crate::net::methods::with_a_frame;
 use crate::net::socket::Socket;
 use crate::net::sys;
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::os::fd::{AsFd, OwnedFd};
 
 /// As much as a pipe mostly holds.
-pub(super) const PART: usize = 64 << 10;
+const PART: usize = 64 << 10;
 
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 enum Now {
@@ -49,10 +49,7 @@ impl<S: AsFd> Reader<S> {
         }
         match self.pipe.with(|pipe| sys::read(pipe.as_fd(), part)) {
             Ok(0) => self.now = Now::Ended,
-            Ok(read) => {
-                self.bytes.try_reserve(read)?;
-                self.bytes.extend_from_slice(&part[..read]);
-            }
+            Ok(read) => append(&mut self.bytes, &part[..read])?,
             Err(nothing) if nothing.kind() == ErrorKind::WouldBlock => self.now = Now::Waits,
             Err(signal) if signal.kind() == ErrorKind::Interrupted => {}
             Err(refused) => return Err(refused),
@@ -72,6 +69,27 @@ impl<S: AsFd> Reader<S> {
     fn comes(&mut self) {
         if self.now == Now::Waits {
             self.now = Now::Ready;
+        }
+    }
+}
+
+fn append(bytes: &mut Vec<u8>, part: &[u8]) -> io::Result<()> {
+    bytes.try_reserve(part.len())?;
+    bytes.extend_from_slice(part);
+    Ok(())
+}
+
+/// Reads a pipe, if there is one, to its end.
+pub(super) fn read_one(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let Some(mut pipe) = pipe else { return Ok(bytes) };
+    let mut part = vec![0; PART];
+    loop {
+        // If the child always has more output, the caller never waits.
+        check_contexts()?;
+        match pipe.read(&mut part)? {
+            0 => return Ok(bytes),
+            read => append(&mut bytes, &part[..read])?,
         }
     }
 }

@@ -315,7 +315,7 @@ unsafe fn handle(signal: Signal, info: *mut libc::siginfo_t, context: *mut c_voi
             pending.raise(signal.bit());
         }
     };
-    // In a forked child no thread serves the receivers: it has the action from before.
+    // In a forked child no thread serves the receivers, so the child has the action from before.
     let listens = || slot(signal).listens() && !SERVER.is_forked();
     // H1.
     if listens() {

@@ -75,8 +75,9 @@ impl Registry {
     }
 
     /// A forked child has a copy of the registry, but not the thread, and each of its handlers may have taken itself out (H3).
-    /// In the child nothing asks the parent's receivers.
+    /// In the child nothing asks the parent's receivers, and signals that came to the parent are not for the child's.
     fn begin_anew(&mut self) {
+        pending().forget(u64::MAX);
         self.release(self.listened());
         // Forgotten: a drop would call the program's code, which may count on threads that only the parent has.
         mem::forget(mem::take(&mut self.listeners));

@@ -200,8 +200,8 @@ impl<H: Host> TimerThread<H> {
                 call_monitors::<H>();
                 if !told {
                     H::warn(&format!(
-                        "cannot start the timers' thread: {refused}; timers outside of runtimes wait for it, and each runtime asks \
-                         for it ten times a second, as does the next such timer"
+                        "cannot start the timers' thread: {refused}; timers outside of runtimes wait; each runtime asks again ten \
+                         times a second, and the next such timer asks, too"
                     ));
                 }
             }
