@@ -160,7 +160,7 @@ pub(crate) fn drop_unrun<H: Host>(g: GRef<H>) {
 
 /// Ends the handle's party, whether the outcome was taken or not.
 ///
-/// An outcome is dropped before the bit is cleared: after that the M can free the G, and the next goroutine can use it.
+/// An outcome is dropped before the bit is cleared: after that the M can free the G, and another goroutine can use that G.
 pub(crate) fn drop_handle<H: Host>(g: GRef<H>) {
     give_handle_back(g, false, look_for_drop(g));
 }

@@ -36,10 +36,11 @@
 //! the M's next K2. Then O2 can change the mask of an M that no owner awaits, and the M sleeps with one CPU fewer until K3. An
 //! M that waits for its bound goroutine, and the M in the poller, do not come to K2.
 //!
-//! An M that was moved to another CPU falls asleep there, so O2 has nothing to do for the next wake-ups. If the thread waits
-//! for a third CPU, on which another process runs, O2 does not move it; the owner can't know that. O2 is part of a look around:
-//! an owner whose goroutine does not yield makes no look, and the M that it has woken waits until the kernel moves it. O1 and
-//! O2 are not done if Ps are bound to CPUs (`bound.rs`), and O2 not with `GMPDEBUG=helping=0`, under which no M looks around.
+//! An M that was moved to another CPU falls asleep there, so O2 has nothing to do for the next wake-ups. An M whose thread
+//! waits for a third CPU, on which another process runs, is not moved: the owner can't know of that. O2 is part of a look
+//! around: an owner whose goroutine does not yield makes no look, and the M that it has woken waits until the kernel moves it.
+//! O1 and O2 are not done if Ps are bound to CPUs (`bound.rs`), and O2 not with `GMPDEBUG=helping=0`, under which no M looks
+//! around.
 //!
 //! *The price.* If a CPU is plugged in, or added to the cgroup, between O2 and K3, all CPUs are more than the thread had, and
 //! the thread keeps to those that it had for good. A thread whose own set covers all CPUs that there are at K3 is taken for one
@@ -75,7 +76,7 @@ pub(crate) struct Apart {
 
 struct State {
     sleeps: bool,
-    /// The thread's affinity mask before O2, and after it; `None` if there is nothing to restore.
+    /// The thread's affinity mask before and after O2; `None` if there is nothing to restore.
     kept: Option<Box<(CpuSet, CpuSet)>>,
 }
 

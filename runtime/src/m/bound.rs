@@ -21,8 +21,8 @@
 //! notes that it has no lease.
 //!
 //! *What the program sets stays.* A goroutine can set the CPUs of its thread, above all a goroutine that is bound to that
-//! thread. So each change first reads the thread's set; if that is not the set that the runtime has noted, it stays as it is.
-//! When the program has put back the set that it found, the runtime makes the next change again.
+//! thread. So each change first reads the thread's set; if that is not the set that the runtime has noted, the runtime makes no
+//! change. Once the program has put back the set that it found, the runtime's changes take effect again.
 //!
 //! Without `cpu_sets` the lock is not taken: there remains one look at the settings for each P that is acquired, given away or
 //! taken.

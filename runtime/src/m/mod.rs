@@ -83,7 +83,7 @@ pub(crate) struct M<H: Host> {
     /// The lease with which a window compares the P's hand-off word. `None` if the M has no P, if entries are `Fenced`, or
     /// while the goroutine calls functions of `gmp::hooks`: then each entry goes through `settle`.
     quick: Cell<Option<Lease>>,
-    /// The lease of the P that the M acquired last; without a P it has no meaning.
+    /// The lease of the P that the M acquired last; meaningless while the M holds no P.
     lease: Cell<Option<Lease>>,
     g: SingleWriter<G<H>>,
     /// Spawns of a goroutine that runs without a P, which was taken from its M.
@@ -165,8 +165,8 @@ impl<H: Host> M<H> {
         }
     }
 
-    /// Returns the M of the calling thread; `None` if the thread is no M. A goroutine is on this M only until it next parks, so
-    /// it must not keep the reference longer.
+    /// Returns the M of the calling thread; `None` if the thread is no M. A goroutine must not keep the reference beyond its
+    /// next park, after which another M may run it.
     #[inline(always)]
     pub(crate) fn current<'a>() -> Option<&'a M<H>> {
         // SAFETY: an M lives as long as the scheduler, which the thread of a current M keeps alive, and so does the
@@ -386,8 +386,8 @@ impl<H: Host> M<H> {
     #[cold]
     fn settle(&self) -> Entry {
         if self.quick.get().is_none() && self.p.own().is_some() {
-            // EntryFence: needed if the partner, RetakeBarrier, is a fence of the retaker alone. Without a P it has no meaning.
-            // SeqCst: a store to `in_runtime`, then a load of the word.
+            // EntryFence: needed if the partner, RetakeBarrier, is a fence of the retaker alone. Without a P the fence has no
+            // meaning. SeqCst: a store to `in_runtime`, then a load of the word.
             fence(Ordering::SeqCst.unless(WindowNoEntryFence));
         }
         match (self.p(), self.lease.get()) {

@@ -161,8 +161,8 @@ impl<H: Host> Batch<H> {
         let g =
             self.ring.steal_from(&victim.ring, if own { Steal::Half } else { Steal::One }, StealNext::No)?;
         if own {
-            // Read once: any thread can change it at any time. It does not count if `g` became `Normal` while it stood there:
-            // no owner looks for a batch of `Normal` goroutines.
+            // The class is read once, because any thread can change it at any time. If `g` became `Normal` while it stood
+            // there, its class does not count: no owner looks for a batch of `Normal` goroutines.
             let class = g.class();
             let of_g = if class == Priority::Normal { before } else { class };
             mutant!(BatchReadsTheClassTwice: let of_g = if class == Priority::Normal { before } else { g.class() });

@@ -126,8 +126,8 @@ impl<H: Host> Slot<H> {
         let ordering = both(Acquire.unless(JobTakeLooksRelaxed), Release.unless(JobTakeRelaxed));
         mutant!(JobTakenByItsLook: let ordering = Release);
         let taken = self.0.compare_exchange(seen, null_mut(), ordering, Relaxed).ok()?;
-        // Not `seen`, which has the same address: that pointer may lead to a record that has gone. SAFETY: `put_in` put it
-        // there, and puts no null in; only this exchange has taken it out.
+        // Not `seen`, which has the same address: that pointer may lead to a record that has gone. SAFETY: `put_in` has put the
+        // pointer there, and puts no null in; only this exchange has taken the pointer out.
         Some(unsafe { Entry::from_raw(NonNull::new_unchecked(taken)) })
     }
 

@@ -342,7 +342,7 @@ impl<H: Host> Runq<H> {
     /// Owner only. Takes runnext.
     #[inline]
     pub(crate) fn pop_next(&self) -> Option<GRef<H>> {
-        // Relaxed: this owner put it there, or it is null.
+        // Relaxed: this owner has put the G there, or there is none.
         let next = self.runnext.load(Relaxed);
         if next.is_null() {
             return None;
@@ -364,7 +364,7 @@ impl<H: Host> Runq<H> {
 
     /// Owner only. Returns `true` if `is_it` returns `true` for the G in runnext. A hint, because a thief can take that G.
     pub(crate) fn is_next(&self, is_it: impl Fn(GRef<H>) -> bool) -> bool {
-        // Relaxed: this owner put it there, or it is null.
+        // Relaxed: this owner has put the G there, or there is none.
         let next = self.runnext.load(Relaxed);
         // SAFETY: put there by `push_next`. Nothing is read of the G.
         !next.is_null() && is_it(unsafe { GRef::from_raw(next) })

@@ -1,7 +1,7 @@
 //! Abandon hooks, which release the values of a goroutine that never runs again: an I/O lock that the goroutine holds, a place
-//! in the wait queue of a lock, a lock that was handed over there, or a promised message. If its runtime ends, and can't unwind
-//! the goroutine, the goroutine is abandoned. Then another thread runs the goroutine's *abandon hook*, or the goroutine runs
-//! the hook itself before it stays parked for good. (A robust mutex is released likewise when its owner dies.)
+//! in the wait queue of a lock, a lock that was handed over there, or a promised message. A runtime that ends abandons each
+//! goroutine that it can't unwind. Then another thread runs the goroutine's *abandon hook*, or the goroutine runs the hook
+//! itself before it stays parked for good. (A robust mutex is released likewise when its owner dies.)
 //!
 //! The value to be released begins with an [`AbandonHook`]. The goroutine, or a waker that has claimed the wait and not yet
 //! readied the goroutine, stores the hook's address in the G. The goroutine takes the hook back when it runs. The hook lies on
@@ -114,7 +114,7 @@ impl StandingHook {
     }
 
     /// As `take_back`, for a value that might have come to another goroutine or thread. Returns `false` there: the caller
-    /// leaves the value as it is, and never frees it, because it stays in the list of the goroutine that has set the hook.
+    /// leaves the value as it is, and never frees the value, which stays in the list of the goroutine that has set the hook.
     ///
     /// # Safety
     /// The hook is still there.
@@ -133,10 +133,10 @@ impl StandingHook {
         next == UNLISTED || unsafe { Self::unlink(first, this, next) }
     }
 
-    /// Takes `this` out of the list that begins with `at`, if it is behind that.
+    /// Takes `this` out of the list that begins with `at`, if `this` stands behind `at`.
     ///
     /// # Safety
-    /// The list is the caller's, and its hooks are still there.
+    /// The caller owns the list, whose hooks are still there.
     unsafe fn unlink(mut at: *const Self, this: *const Self, next: *const Self) -> bool {
         // SAFETY: by this function's contract.
         while let Some(it) = unsafe { at.as_ref() } {

@@ -34,8 +34,8 @@
 //! At the **end of a runtime** no M runs a parked or queued goroutine again. The ender claims such a goroutine's open wait
 //! (`seize`, `seize_queued`), and then runs its abandon hook, which reads the owner's record. If a waker was faster, the record
 //! belongs to that waker until `ready`. After the `ready` of a parked goroutine the waker queues it, and finds the end. But the
-//! `ready` of a goroutine that a nudge has queued would leave it to its queue, which the ender has emptied. So `seize_queued`
-//! parks that goroutine again:
+//! `ready` of a goroutine that a nudge has queued would leave the goroutine to its queue, which the ender has emptied. So
+//! `seize_queued` parks that goroutine again:
 //!
 //! ```text
 //!   waker                                    ender
@@ -328,7 +328,7 @@ impl StatusWord {
         // Acquire: as in `ready`, with the same partners, and `make_known`. No Release: the caller's fence comes before.
         self.update(Acquire.unless(NudgeAnyRelaxed), |word| {
             // If the park was refused, the owner is about to close the wait, perhaps with a store, so a mark would be useless.
-            // It would do no harm: without KNOWN it queues no goroutine, and the close clears it.
+            // A mark would be harmless: without KNOWN it queues no goroutine, and the close clears it.
             if !word.has(OPEN | SAVED) || word.has(CLAIMED) || word.has(REFUSED) {
                 (None, Then::Leave)
             } else if word.has(KNOWN) {

@@ -5,10 +5,10 @@
 //! win, too; then no waker readies it.) Only the winner, or a thread that holds the lock of the queue in which the record
 //! stands, touches the record's other fields.
 //!
-//! The owner unlinks each record, or the waker that has claimed the wait does, before it readies the owner. So when the owner's
-//! call returns, no record of the owner is left in a queue, and a record can lie on the owner's stack. The memory behind a
-//! Waiter stays mapped: a G is type-stable as long as its pool lives (`g/mod.rs`, invariant 3), and the pool of a parked G
-//! lives; the parker of a thread or a task is counted. A claim under an old number fails and touches nothing else.
+//! Each record is unlinked by the owner, or by the waker that has claimed the wait, before that waker readies the owner. So
+//! when the owner's call returns, no record of the owner is left in a queue, and a record can lie on the owner's stack. The
+//! memory behind a Waiter stays mapped: a G is type-stable as long as its pool lives (`g/mod.rs`, invariant 3), and the pool of
+//! a parked G lives; the parker of a thread or a task is counted. A claim under an old number fails and touches nothing else.
 //!
 //! A [`Wait`] is the owner's side: it opens the wait, gives out the Waiter, and blocks the caller, a goroutine or a
 //! thread (a task does not block: `wait/task.rs`):

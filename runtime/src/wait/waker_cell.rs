@@ -27,7 +27,7 @@
 //! The owner writes the word only at W5 and W6, when it sleeps. If a wake comes before W5, the owner writes nothing: it sees
 //! that the count has changed.
 //!
-//! *No wake is lost*: if N1 comes before W5, W3 or W5 finds another count than W1 did; if N1 comes after W5, it finds PARKED. A
+//! *No wake is lost*: if N1 comes before W5, W3 or W5 finds another count than W1 did; if N1 comes after W5, N1 finds PARKED. A
 //! poll that begins after N1 answers the wake, and sees what the waker wrote before N1.
 //!
 //! *No wake ends another wait*: only the waker that finds PARKED reads the Waiter, and PARKED is there only while the owner is

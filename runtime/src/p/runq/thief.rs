@@ -1,8 +1,8 @@
 //! The thief's side of a queue: T1 to T5, and `runnext`.
 //!
 //! A thief is any thread but the owner: the owner of another P that steals, or a thread that drains the queue. A thief claims a
-//! part of the ring by one exchange of the heads, copies it, and releases the claim by another exchange. It takes `runnext` by
-//! a single exchange.
+//! part of the ring by one exchange of the heads, copies it, and releases the claim by another exchange. A single exchange
+//! takes `runnext`.
 
 use super::Runq;
 use super::head::Head;
@@ -154,7 +154,7 @@ impl<H: Host> Runq<H> {
             return None;
         }
         // Acquire: partner the last exchange of `push_next`: the same G might have run and been put there again since the load.
-        // Then the thief takes it earlier than it should, which does no harm; the thief read nothing of the earlier turn.
+        // Then the thief takes that G earlier than it should, which does no harm; the thief read nothing of the earlier turn.
         let ordering = Acquire.unless(RunnextStealRelaxed);
         self.runnext.compare_exchange(next, null_mut(), ordering, Relaxed).ok()?;
         // SAFETY: put there by `push_next`, and taken out by this exchange alone.
