@@ -29,10 +29,10 @@
 //! thread, the call is never made. Timers for which the timer thread was refused wait in the same way, in the heaps in which
 //! they stand.
 //!
-//! If a thread aside that makes a call is refused another thread to stand by, it does C2 as well.
+//! A thread aside that makes a call does C2 as well, if another thread to stand by is refused.
 //!
 //! A call that waits might wake a goroutine, so the judge of deadlocks takes the process for awake; when no call waits any
-//! more, the monitor makes it judge anew.
+//! more, the monitor makes the judge look anew.
 //!
 //! If the caller may be kept waiting, in a function of the program's that ends a context, and on the timer thread, the caller
 //! makes the call at once ([`run_aside_or_here`]).

@@ -188,8 +188,8 @@ pub(crate) struct Central<H: Host> {
     starting: u32,
     /// An M that is being started counts in `nmspinning`; see `newm`.
     start_claims: bool,
-    /// A thread was refused: until this time the runtime asks for no thread; then the monitor looks whether it needs one. See
-    /// `newm`.
+    /// A thread was refused: until this time the runtime asks for no thread; then the monitor looks whether a thread is needed.
+    /// See `newm`.
     pause_until: Option<Nanos>,
     monitor: Monitor,
     /// A goroutine that was seen waiting for a descriptor; see `deadlock`.

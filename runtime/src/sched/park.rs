@@ -1,7 +1,7 @@
 //! Leaving an M: park, yield, end. What a goroutine tells the M when it gives the M back, and what the M then does.
 //!
-//! If a parker published its record and then suspended itself, a waker could ready it in between, and a second M could run it
-//! before its context is saved. So the M publishes the record:
+//! If a parker published its record and then suspended itself, a waker could ready the parker in between, and a second M could
+//! run that goroutine before its context is saved. So the M publishes the record:
 //!
 //! ```text
 //!   goroutine                        M, on its own stack
@@ -260,8 +260,8 @@ impl<H: Host> Sched<H> {
             Commit::Park => {
                 let looks = listens && g.word.make_known(number, interrupted) == Then::Queue;
                 mutant!(InterruptedIsQueued: if looks { self.submit(g); return false });
-                // The M resumes it at once: see `wait/interrupt.rs`. If a holder came first, the holder queues the goroutine
-                // (`unhold`).
+                // The M resumes the goroutine at once: see `wait/interrupt.rs`. If a holder came first, the holder queues the
+                // goroutine (`unhold`).
                 looks && g.word.run() == Run::Go
             }
             Commit::Refuse => g.word.cancel_park(number) == CancelPark::Resume,

@@ -34,13 +34,13 @@
 //!    E2 takes a snapshot of the live goroutines, and looks at each. A goroutine that has not seen E1 might spawn another after
 //!    the snapshot, and might have ended when the ender looks at it. So before step 2 the ender takes a second snapshot, which
 //!    must hold only goroutines that have slept since the looks at the first one: the ender's thread would drop the closure of
-//!    a goroutine that is queued at step 2, and has no time limit there. A thread that is no M (`Handle`) is in no snapshot. It
-//!    looks at `ENDS` once more, in the critical section in which it queues a new goroutine. Either the thread finds E1 there,
-//!    and drops the closure itself; or that section comes before E1, and the first snapshot has the goroutine. The thread
-//!    counts the goroutine in the same section: so a goroutine that it drops is not counted as left. As late as step 2 only an
-//!    M without a goroutine can queue a new goroutine: for the firing of a callback, or for a function that a context calls
-//!    after its end. If such a goroutine is dropped, the timer thread makes its call: the ender starts no threads for these
-//!    calls, because there might be thousands.
+//!    a goroutine that is queued at step 2, and has no time limit there. A thread that is no M (`Handle`) is in no snapshot.
+//!    Such a thread looks at `ENDS` once more, in the critical section in which it queues a new goroutine. Either the thread
+//!    finds E1 there, and drops the closure itself; or that section comes before E1, and the first snapshot has the goroutine.
+//!    The thread counts the goroutine in the same section: so a goroutine that it drops is not counted as left. As late as step
+//!    2 only an M without a goroutine can queue a new goroutine: for the firing of a callback, or for a function that a context
+//!    calls after its end. If such a goroutine is dropped, the timer thread makes its call: the ender starts no threads for
+//!    these calls, because there might be thousands.
 //!
 //!    The ender never interrupts a goroutine that (a) is unwinding, (b) is dropping its closure in `g::root`, (c) is in a short
 //!    internal wait, or waits for the main goroutine of another runtime, which borrows the waiter's frames
@@ -289,7 +289,7 @@ impl<H: Host> Sched<H> {
         let mut threads: Vec<_> = threads.into_iter().filter(|thread| !H::is_own(thread)).collect();
         let own = all - threads.len();
         loop {
-            // If the line was due when the last M left, it is told only if the end of that M's thread takes longer than most.
+            // A line that was due when the last M left is printed only if the end of that M's thread takes longer than most.
             let wakes = patience.wakes(until).max(H::after(FOR_THREADS)).min(until);
             threads = threads.into_iter().filter_map(|thread| H::join(thread, wakes).err()).collect();
             if threads.is_empty() || H::now() >= until {
@@ -439,7 +439,7 @@ impl<H: Host> Sched<H> {
         central.call_monitor(&self.monitor_note);
         drop(central);
         for m in idle {
-            // It stood by, and was taken out without an assignment.
+            // `m` stood by, and was taken out without an assignment.
             m.note.wake();
         }
         if blocked {

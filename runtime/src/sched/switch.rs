@@ -30,16 +30,16 @@
 //! | Returning | calls the functions for resume | Here |
 //!
 //! While it is *Leaving* or *Returning* the goroutine stays on its M, and can't enter a window. The M clears the lease with
-//! which an entry compares the P's hand-off word (`M::bar_windows`). So each entry takes its slow path, which refuses it before
-//! it has opened a wait. Entries of other goroutines pay nothing for that. A call that never parks goes on as if the M had no
-//! P.
+//! which an entry compares the P's hand-off word (`M::bar_windows`). So each entry takes the slow path, which refuses the entry
+//! before a wait is opened. Entries of other goroutines pay nothing for that. A call that never parks goes on as if the M had
+//! no P.
 //!
 //! The first switch of a call settles which functions are called: if functions are registered later, for example by one of
 //! these functions, they are not called for the resume alone. A goroutine that its runtime leaves behind is not resumed.
 //!
 //! A goroutine learns *whether there are functions* from the word that it reads at each switch anyway, to see whether its
-//! runtime ends ([`AtSwitch`]). So `register` tells each runtime, and a runtime that starts looks for itself, once `register`
-//! can find it.
+//! runtime ends ([`AtSwitch`]). So `register` tells each runtime, and a runtime that starts looks by itself, once `register`
+//! can find that runtime.
 //!
 //! Checked by `models/switch.rs`.
 
@@ -64,7 +64,7 @@ struct Pair {
 pub(crate) struct Hooks(Vec<Pair>);
 
 /// The additional duties of a runtime's goroutines at each switch: one word, so that a switch without duties reads it once. Not
-/// a single-writer word: a model has to see that it decides.
+/// a single-writer word: a model has to see that the word decides.
 pub(crate) struct AtSwitch(AtomicU32);
 
 /// The duties that [`AtSwitch`] held when it was read.
@@ -249,7 +249,7 @@ fn here<'a, H: Host>() -> Option<(&'a M<H>, GRef<H>, &'a Switching)> {
     Some((m, g, g.switching()?))
 }
 
-/// Calls the functions. A panic out of one of them can't go on: the wait is already published, or it is over, and what it
+/// Calls the functions. A panic out of one of them can't go on: the wait is already published, or the wait is over, and what it
 /// brought would be lost.
 fn call<'a, H: Host>(g: GRef<H>, what: &str, functions: impl Iterator<Item = &'a Arc<Function>>) {
     for function in functions {

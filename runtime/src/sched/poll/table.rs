@@ -3,7 +3,7 @@
 //! A key names an entry, and the kernel hands it back with each event: the entry's index, and how often that entry was used
 //! before. So an event of a descriptor that is gone is told from an event of its successor in the same entry. The table has a
 //! lock of its own, which an M that polls takes once for all events of a look. The M claims each wait under that lock
-//! (`net/desc.rs`), and queues the goroutines that become ready after it.
+//! (`net/desc.rs`), and queues the goroutines that become ready after the unlock.
 //!
 //! *Numbers that others close.* The program, or a C library, can close a descriptor that is watched, and the kernel gives the
 //! number to the next descriptor. So once a descriptor that others can close was inserted, the table knows to which entry a

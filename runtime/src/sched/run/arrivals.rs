@@ -6,8 +6,8 @@
 //!
 //! *The obvious way* puts each arrival before the ring. That starves the ring; and a server whose goroutines are all arrivals
 //! would always serve the latest ones. *Here* arrivals have a queue of their own, first in, first out, which is a part of the
-//! global queue (`globq.rs`): under its lock, and counted by its `is_empty`. So each proof about the global queue covers the
-//! arrivals.
+//! global queue (`globq.rs`): under that queue's lock, and counted by that queue's `is_empty`. So each proof about the global
+//! queue covers the arrivals.
 //!
 //! | an owner takes | when |
 //! | --- | --- |

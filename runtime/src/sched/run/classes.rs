@@ -355,7 +355,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// Called before a goroutine below `Normal` runs: looks into the poller, and at the rings and batches of other Ps, unless
-    /// it did that a moment ago.
+    /// the last such look was a moment ago.
     fn look_beyond(&self, m: &M<H>, p: &P<H>) -> Option<GRef<H>> {
         let now = H::now();
         if now.saturating_since(p.batch.looked.get()) < capacity::LOOK_BEYOND {

@@ -7,8 +7,8 @@
 //! Goroutines move the other way when a ring is full (`spill`) and when a round ends. An M can look at the global queue before
 //! such a move, and at the ring after it, when the goroutines that stayed in the ring have been taken out. That M sees the
 //! moved goroutines in neither. The mover moves them under the lock. If I1 of that M comes after the move, I1 sees them. If I1
-//! comes before it, the census shows the mover an idle P, and S3 wakes an M. So S2 and S3 follow each such move, even if no
-//! goroutine was submitted, because one only yields or goes from `runnext` to the end of the ring (`spill_and_wake`).
+//! comes before the move, the census shows the mover an idle P, and S3 wakes an M. So S2 and S3 follow each such move, even if
+//! no goroutine was submitted, because one only yields or goes from `runnext` to the end of the ring (`spill_and_wake`).
 //!
 //! Checked by `models/submit_vs_idle.rs` and `models/visits.rs`.
 

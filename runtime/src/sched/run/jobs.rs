@@ -15,9 +15,9 @@
 //!   or retaker that gives a P away looks at the jobs after that, as at the queues (`handoffp`), and an M that joins the idle
 //!   set looks at them under the lock (`mput`);
 //! * the judge of deadlocks looks at them as well, because a P with jobs can be idle;
-//! * the ender takes them out like queued goroutines, after StopFence, and gives the records back to their forkers. Before that
-//!   the ender asks whether an M holds a job of which it is making a goroutine (`starting_jobs`): otherwise the ender could
-//!   find only the forker, asleep among others, and leave it.
+//! * the ender takes the jobs out like queued goroutines, after StopFence, and gives the records back to their forkers. Before
+//!   that the ender asks whether an M holds a job of which it is making a goroutine (`starting_jobs`): otherwise the ender
+//!   could find only the forker, asleep among others, and leave it.
 //!
 //! *The order.* An M runs its own queue first, then takes from the global queue, then its own newest job, then looks at the
 //! poller, then steals: from rings and batches first, then the oldest job of another P. So an existing goroutine goes before
@@ -85,7 +85,7 @@ struct Starting<'a, H: Host>(&'a Sched<H>);
 
 impl<'a, H: Host> Starting<'a, H> {
     fn begin(sched: &'a Sched<H>) -> Self {
-        // Relaxed: the exchange of `take` publishes it.
+        // Relaxed: the exchange of `take` publishes the count.
         sched.starting_jobs.fetch_add(1, Relaxed);
         Starting(sched)
     }
@@ -152,7 +152,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Makes a goroutine of a record for which there is no room, as enough other jobs wait there, and queues it like any other.
+    /// Makes a goroutine of a record for which no slot is free, because enough other jobs wait, and queues that goroutine.
     #[cold]
     #[inline(never)]
     fn make_and_submit(&self, job: NonNull<Job<H>>) {
@@ -279,7 +279,8 @@ impl<H: Host> Sched<H> {
 
     /// At a visit: takes the oldest job of a P that no M holds.
     fn take_left_job(&self) -> Option<Entry<H>> {
-        // Cleared before the look: an M that gives up a P with jobs meanwhile sets it again. Acquire: partner `note_left_jobs`.
+        // Cleared before the look: an M that gives up a P with jobs meanwhile sets the flag again. Acquire: partner
+        // `note_left_jobs`.
         if !self.left_jobs.swap(false, Acquire.unless(LeftJobsTakenRelaxed)) {
             return None;
         }

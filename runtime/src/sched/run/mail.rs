@@ -8,10 +8,11 @@
 //! for a claim, and the loser finds an empty proxy. That costs a word in each goroutine, a look by each owner, and one more
 //! queue to check wherever an M looks for the last time before it sleeps.
 //!
-//! *Here* a goroutine stands in the mailbox alone, and the mailboxes are a part of the global queue: under its lock, counted by
-//! its `is_empty`, and in the word that an M reads anyway before it takes that lock. So a program without hints pays nothing,
-//! and each proof about the global queue covers the mailboxes: an M that goes idle looks there in the critical section of I1
-//! (`spin.rs`), the monitor retakes Ps for goroutines that stand there, and the judge of a deadlock counts them.
+//! *Here* a goroutine stands in the mailbox alone, and the mailboxes are a part of the global queue: under that queue's lock,
+//! counted by that queue's `is_empty`, and in the word that an M reads anyway before it takes that lock. So a program without
+//! hints pays nothing, and each proof about the global queue covers the mailboxes: an M that goes idle looks there in the
+//! critical section of I1 (`spin.rs`), the monitor retakes Ps for goroutines that stand there, and the judge of a deadlock
+//! counts them.
 //!
 //! | taker | of which mail | when |
 //! | --- | --- | --- |
@@ -31,8 +32,8 @@
 //! other. On any other P, or on a thread without a P, `detours` send the goroutine into the global queue, like a goroutine of a
 //! class; `classes.rs` argues why no wake-up is lost there. `GlobalQueue::push` puts the goroutine into the mailbox. So the
 //! goroutine is in one queue only, and the M that takes it out of there, under the lock, has it alone. An M might mail a
-//! goroutine that has just yielded on this M, or that this M has found in the poller. Then this M wakes another M, although it
-//! could run the goroutine itself: the named P is to have the first chance.
+//! goroutine that has just yielded there, or that this M has found in the poller. Then the M wakes another M instead of running
+//! the goroutine itself: the named P is to have the first chance.
 //!
 //! Invariants: only Ps in use, those with a number below `Central::procs`, have mail: the section that makes a P surplus moves
 //! its mail, and from then on hints that name the P are ignored (`hinted`). A goroutine that is bound to an M

@@ -159,7 +159,7 @@ impl<H: Host> Sched<H> {
     }
 
     /// Drops the closure of `g`, which was just made and is not counted, on a thread that is no M. The ender might have seen
-    /// `g` among the live goroutines, and be asleep: so this alarms it.
+    /// `g` among the live goroutines, and be asleep: so this function alarms the ender.
     fn drop_beside_the_end(&self, g: GRef<H>) {
         mutant!(UnrunIsCounted: self.count_live_outside(1));
         g::drop_unrun(g);

@@ -111,13 +111,14 @@ pub(crate) fn goready<H: Host>(g: GRef<H>) {
 /// Queues a goroutine that this thread has readied or nudged.
 #[inline(always)]
 fn queue_from_afar<H: Host>(g: GRef<H>) {
-    // Taking the count of the scheduler here is as good as taking it before: the goroutine belongs to this thread alone, which
-    // has to queue it. No M runs the goroutine, and the end of the runtime passes over it (`seize`), so its memory stays, even
-    // if the runtime ends at this moment.
+    // Taking the count of the scheduler here is as good as earlier: the goroutine belongs to this thread alone, which has to
+    // queue it. No M runs the goroutine, and the end of the runtime passes over it (`seize`), so its memory stays, even if the
+    // runtime ends at this moment.
     match g.home().upgrade() {
         Some(sched) => sched.submit(g),
-        // The runtime has ended and left the goroutine behind: this thread alone has it to queue. After a nudge its wait is
-        // open, or a waker has claimed it, and comes here later. In no model: the unit tests below fail without this call.
+        // The runtime has ended and left the goroutine behind: this thread alone has to queue the goroutine. After a nudge the
+        // goroutine's wait is open, or a waker has claimed that wait, and comes here later. No model has this: the unit tests
+        // below fail without this call.
         None => {
             if g.word.seize_queued() {
                 AbandonHook::run_of(g);
@@ -477,7 +478,7 @@ mod tests {
         let sched = runtime.handle().sched("nudge").unwrap();
         let (g, mut nudged) = (sched.gs().find_live(|_| true).expect("it waits for good"), GList::new());
         drop(sched);
-        // It might not have parked yet, or be awake because of an earlier nudge.
+        // The goroutine might not have parked yet, or be awake because of an earlier nudge.
         while nudged.is_empty() {
             nudge_any(g, &mut nudged);
             yield_now();

@@ -54,8 +54,8 @@ impl<H: Host> Sched<H> {
         self.handoffp(p);
     }
 
-    /// Gives the P of the calling goroutine away, which is about to block its thread in a call that never parks. Does
-    /// nothing without a P, and on a plain thread.
+    /// Gives away the P of the calling goroutine, which is about to block its thread in a call that never parks. Does nothing
+    /// without a P, and on a plain thread.
     pub(crate) fn step_aside() {
         match Window::<H>::enter_with_p() {
             Some(window) => window.m().sched().entersyscallblock(&window),

@@ -41,8 +41,8 @@
 //!                                                  G2  a P is idle, and work waits?  summons an M
 //! ```
 //! *No wake-up is lost.* In the pause the state is that of `max_threads`, whose argument holds (`run/wake.rs`): an M lives, and
-//! looks before it sleeps. Where none lives there is no pause. That matters for the last M, whose thread ends: it hands its P
-//! on after it has left the count, and then it, or the next submitter, starts a thread.
+//! looks before it sleeps. Where none lives there is no pause. That matters for the last M, whose thread ends: that M hands its
+//! P on after it has left the count, and then that M, or the next submitter, starts a thread.
 //!
 //! *Nothing waits for longer than the pause* for a thread that could be had. Each submitter that C2 leaves without an M has
 //! read the clock in the pause, under the lock. So its section comes before that of G1, and at G2 the monitor sees the work. If

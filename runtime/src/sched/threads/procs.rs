@@ -50,7 +50,7 @@
 //! monitor see them, and an M that has work looks at those timers at each look at the global queue. So no timer moves, and a
 //! callback, whose handle names its heap, need not know of the retirement.
 //!
-//! Until the program sets the number, it follows the machine: while the monitor is awake, it asks the host once a second.
+//! Until the program sets the number, the number follows the machine: a monitor that is awake asks the host once a second.
 //!
 //! Checked by `models/procs.rs`.
 

@@ -11,13 +11,19 @@
 //! | runs on a surplus P (`procs.rs`) | | the P is taken at this look |
 //! | anything else | | nothing |
 //!
-//! Others *wait* in three cases: a goroutine stands in the P's own queue, in the global queue, in a mailbox, or in the batch or
-//! the queue of a class above `Background`; or a job of another goroutine than the running one, above `Background`, stands on
-//! the P, as each does that stood there when the running one came to the P without a tick (`M::acquire_for_own`), or any such
-//! job stands on a P that has retired (`sched/run/jobs.rs`): that job has no owner to come to it, and an M whose goroutine runs
-//! on looks for none; or the runtime ends, because the ender waits then. A job of the running goroutine, and a goroutine or a
-//! job of `Background`, count only if the thread is blocked, or if the kernel says, at a look after a time slice, that the
-//! thread waits in the kernel. The look after a time slice finds a thread that sleeps again and again.
+//! Others *wait* in these cases:
+//!
+//! * a goroutine stands in the P's own queue, in the global queue, in a mailbox, or in the batch or the queue of a class above
+//!   `Background`;
+//! * a job above `Background` stands on the P and does not belong to the running goroutine, as no job does that stood there
+//!   when that goroutine came to the P without a tick (`M::acquire_for_own`);
+//! * a job above `Background` stands on a P that has retired (`sched/run/jobs.rs`): that job has no owner to come to it, and an
+//!   M whose goroutine runs on looks for none;
+//! * the runtime ends: then the ender waits.
+//!
+//! A job of the running goroutine, and a goroutine or a job of `Background`, count only if the thread is blocked, or if the
+//! kernel says, at a look after a time slice, that the thread waits in the kernel. The look after a time slice finds a thread
+//! that sleeps again and again.
 //!
 //! A thread *blocks* when it has used no CPU since the last look, and the kernel says that it waits for something. The first
 //! condition alone is not enough: with more threads than cores, a thread that the kernel has preempted makes no progress for
@@ -291,7 +297,7 @@ impl<H: Host> Sched<H> {
             return if taken { Found::Taken } else { stay.demanded_in_vain() };
         }
         let overdue = waits && left.is_zero();
-        // A goroutine inside the runtime does not keep the P for long, unless each look finds it there.
+        // A goroutine inside the runtime does not keep the P for long, unless each look finds the goroutine there.
         if m.is_inside() && !overdue {
             return if waits { Found::Awaited { closer: false, left } } else { Found::Nothing };
         }

@@ -143,7 +143,8 @@ impl<H: Host> WaitTimer<H> {
 #[repr(align(128))]
 pub(crate) struct Timers<H: Host> {
     inner: Mutex<Inner<H>>,
-    /// The earliest time in the heap, or NONE. Written under the lock. Relaxed: the fences of `sched/poll.rs` order it.
+    /// The earliest time in the heap, or NONE. Written under the lock. Relaxed: the fences of `sched/poll.rs` order its
+    /// accesses.
     earliest: AtomicU64,
     /// The runtime of the P, while that lives, and the P's number.
     home: Weak<Sched<H>>,

@@ -44,9 +44,10 @@
 //! kernel's count can be too high by a thread that has ended and is not gone yet: the next look finds it gone.
 //!
 //! **Not noticed**: goroutines that wait for each other while any other goroutine, timer, descriptor or foreign thread could
-//! still do something; a deadlock in a program that keeps a socket which still has a task's waker, as the future was dropped,
-//! or as an event came just when its poll kept the waker; and a deadlock that arises only when a foreign thread, or a callback
-//! outside of a runtime, ends more than a second after the last goroutine fell asleep: by then no monitor looks any more.
+//! still do something; a deadlock in a program that keeps a socket in which a task's waker is left, because the future was
+//! dropped, or because an event came just when the poll stored the waker; and a deadlock that arises only when a foreign
+//! thread, or a callback outside of a runtime, ends more than a second after the last goroutine fell asleep: by then no monitor
+//! looks any more.
 //!
 //! Under the lock of `Runtimes` the judge takes the timer thread's lock, all `central`s by their places, and then those of
 //! heaps, pollers' tables and pools: the order of `prim/lock.rs`.
@@ -178,7 +179,7 @@ impl<H: Host> Drop for Listens<H> {
         if let Some(runtimes) = &H::shared().runtimes {
             let mut known = runtimes.known.lock();
             known.listens -= 1;
-            // Relaxed: the alarms publish it.
+            // Relaxed: the alarms publish the count.
             runtimes.silences.fetch_add(1, Relaxed);
             // All runtimes might have been asleep for longer than a monitor looks.
             let scheds: Vec<_> = known.all.iter().filter_map(Weak::upgrade).collect();
@@ -374,7 +375,7 @@ pub(crate) struct Serving<'a, H: Host>(&'a Sched<H>);
 
 impl<'a, H: Host> Serving<'a, H> {
     pub(crate) fn begin(sched: &'a Sched<H>) -> Self {
-        // Relaxed: the lock of the heap that is popped next publishes it, or that of the table, which the caller holds.
+        // Relaxed: the lock of the heap that is popped next publishes the count, or that of the table, which the caller holds.
         sched.serving.fetch_add(1, Relaxed);
         Serving(sched)
     }

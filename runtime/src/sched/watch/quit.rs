@@ -22,9 +22,8 @@
 //!   M2  clear ASKED, and print                     (print by a thread aside: `host/native/aside.rs`)
 //!   M3  clear TAKEN, and M1 again                  (by that thread)
 //! ```
-//! If the process goes on, so does the monitor: a thread aside makes the dump, which can take long, and prints it, for which
-//! the thread might wait for the reader of standard error, seconds for each piece. If there is no thread, the monitor does
-//! both.
+//! If the process goes on, the monitor leaves the dump to a thread aside: making the dump can take long, and printing the dump
+//! can wait for the reader of standard error, seconds for each piece. If there is no such thread, the monitor does both.
 //!
 //! Invariants:
 //! 1. The monitor that `there` named lives until S2 is over: QuitAskFence and QuitSetFence each come before the load of the
@@ -92,7 +91,7 @@ impl<T> Quit<T> {
         if heard.is_some() { Heard::Yes } else { Heard::No }
     }
 
-    /// S1 to S3: from here on a handler wakes `there`, or no monitor if it is null. One caller at a time.
+    /// S1 to S3: from here on a handler wakes `there`, or no monitor if `there` is null. One caller at a time.
     ///
     /// # Safety
     /// The value to which `there` points lives until the end of the next call.

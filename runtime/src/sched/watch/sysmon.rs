@@ -16,10 +16,10 @@
 //! answers SIGQUIT (`quit.rs`), traces (`trace.rs`), gives stacks back (`trim.rs`), makes goroutines that found no stack ask
 //! again (`sched/stacks.rs`), asks again for threads that make calls (`sched/calls.rs`) and follows the number of CPUs
 //! (`sched/threads/procs.rs`). When all Ps were idle for some looks, and `deadlock.rs`, `trace.rs`, `trim.rs`,
-//! `sched/stacks.rs` and `sched/calls.rs` no longer need it, the monitor sleeps for good; an M that takes a P out of the idle
-//! list wakes it. So an idle process makes no system call. In a model there is no monitor: it would hide wake-ups that are
-//! missing elsewhere. The monitor's decision is a function of what it sees ([`Sight::decide`]); a model that is about the
-//! monitor takes single looks of it (`models/poll.rs`).
+//! `sched/stacks.rs` and `sched/calls.rs` no longer need the monitor, it sleeps for good; an M that takes a P out of the idle
+//! list wakes the monitor. So an idle process makes no system call. In a model there is no monitor: it would hide wake-ups that
+//! are missing elsewhere. The monitor's decision is a function of what it sees ([`Sight::decide`]); a model that is about the
+//! monitor takes the monitor's single looks (`models/poll.rs`).
 
 use crate::host::Host;
 use crate::m::Assignment;
@@ -278,7 +278,8 @@ impl<H: Host> Sched<H> {
             Decision::Serve => Duty::Serve,
             Decision::End => Duty::End,
             Decision::Sleep => return (Duty::Sleep(rest()), Duration::ZERO),
-            // If the claim fails, an M spins. It goes to the poller if there is no work, and otherwise sends the next M there.
+            // If the claim fails, an M spins. That M goes to the poller if there is no work, and otherwise sends the next M
+            // there.
             Decision::Send if !self.census.claim_spinning() => Duty::Nothing,
             Decision::Send => self.startm(&mut central, Assignment::Summons).map_or(Duty::Serve, Duty::Wake),
         };

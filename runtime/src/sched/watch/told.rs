@@ -1,5 +1,5 @@
-//! Refusals of the system that the scheduler works around: it counts them, and reports each kind once for each runtime, however
-//! often it occurs.
+//! Refusals of the system that the scheduler works around: the scheduler counts them, and reports each kind once for each
+//! runtime, however often that kind occurs.
 
 use crate::host::Host;
 use crate::prim::{AtomicU64, Relaxed};
