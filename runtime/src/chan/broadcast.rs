@@ -227,7 +227,7 @@ impl<T> Sender<T> {
 
     /// As [`closed`](Self::closed), as a future, whose polls do not block: any task may poll it, on goroutines
     /// ([`block_on`](crate::block_on)) and under other executors. The future waits from its first poll on, and can be dropped
-    /// at any time. Polled again after its end, it looks again.
+    /// at any time. Polled again after its end, the future looks again.
     ///
     /// ```
     /// use gmp::chan::broadcast;
@@ -437,7 +437,7 @@ impl<T: Clone> Receiver<T> {
     /// As [`recv`](Self::recv), as a future, whose polls do not block: any task may poll it, on goroutines
     /// ([`block_on`](crate::block_on)) and under other executors. The future waits from its first poll on, in one queue with
     /// the receivers that block, for a message and for its turn to clone the message. No runtime is needed. Polled again after
-    /// its end, it receives the next message.
+    /// its end, the future receives the next message.
     ///
     /// *Cancel safety*: a future that is dropped before it was ready has seen no message; the next call of this receiver finds
     /// the message, unless the receiver lags by then. The same holds after a panic of the message's `clone`.

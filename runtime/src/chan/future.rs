@@ -11,8 +11,8 @@ use std::task::{Context, Poll, Waker};
 impl<T> Receiver<T> {
     /// As [`recv`](Self::recv), as a future, whose polls do not block: any task may poll it, on goroutines
     /// ([`block_on`](crate::block_on)) and under other executors. The future waits from its first poll on, in one queue with
-    /// the receivers that block: none overtakes it. Polled again after its end, it receives another message. No runtime is
-    /// needed.
+    /// the receivers that block: none overtakes it. Polled again after its end, the future receives another message. No runtime
+    /// is needed.
     ///
     /// *Cancel safety*: a future that is dropped has taken no message. A future for which there was a message leaves the
     /// message, in its place, for the next receive; on a channel without a buffer, where the sender counts that message as
@@ -86,10 +86,10 @@ impl<T> Sender<T> {
     }
 }
 
-/// A [`Receiver`] that a task polls, from which a `Stream` can be made (`gmp-futures` has one). It dereferences to the
-/// receiver, whose blocking calls can be used, too. After a poll that returned `Pending`, call [`stop`](Self::stop) before one
-/// of these: until then the poll keeps its place in the queue, and the next message may be kept for it, so that a blocking
-/// receive would wait in vain.
+/// A [`Receiver`] that a task polls, from which a `Stream` can be made (`gmp-futures` has one). Dereferences to the receiver,
+/// whose blocking calls can be used, too. After a poll that returned `Pending`, call [`stop`](Self::stop) before one of these:
+/// until then the poll keeps its place in the queue, and the next message may be kept for it, so that a blocking receive would
+/// wait in vain.
 ///
 /// ```
 /// use gmp::{block_on, chan};
@@ -173,9 +173,9 @@ impl<T> From<Receiver<T>> for PollReceiver<T> {
     }
 }
 
-/// A [`Sender`] that a task polls, from which a `Sink` can be made (`gmp-futures` has one). It dereferences to the sender.
+/// A [`Sender`] that a task polls, from which a `Sink` can be made (`gmp-futures` has one). Dereferences to the sender.
 ///
-/// It has a place of its own for one message on its way to the channel: so [`start_send`](Self::start_send) after
+/// A `PollSender` has a place of its own for one message on its way to the channel: so [`start_send`](Self::start_send) after
 /// [`poll_ready`](Self::poll_ready) accepts a message whatever others do, also without a buffer. The drop drops a message that
 /// was not sent by then.
 ///

@@ -275,7 +275,7 @@ impl State {
         None
     }
 
-    /// Claims the first receiver to which a message can go. If it is a task, grants it the caller's message.
+    /// Claims the first receiver to which a message can go. If that is a task, grants the task the caller's message.
     #[inline]
     pub(crate) fn claim_receiver(&mut self, message: Message) -> Option<RecordPtr> {
         let first = self.receivers.front()?;

@@ -263,7 +263,7 @@ impl<T> Sender<T> {
 
     /// As [`closed`](Self::closed), as a future, whose polls do not block: any task may poll it, on goroutines
     /// ([`block_on`](crate::block_on)) and under other executors. The future waits from its first poll on, and can be dropped
-    /// at any time. Polled again after its end, it looks again.
+    /// at any time. Polled again after its end, the future looks again.
     ///
     /// ```
     /// use gmp::chan::watch;
@@ -366,7 +366,7 @@ impl<T> Receiver<T> {
 
     /// As [`changed`](Self::changed), as a future, whose polls do not block: any task may poll it, on goroutines
     /// ([`block_on`](crate::block_on)) and under other executors. The future waits from its first poll on, in one queue with
-    /// the receivers that block. No runtime is needed. Polled again after its end, it waits for another change.
+    /// the receivers that block. No runtime is needed. Polled again after its end, the future waits for another change.
     ///
     /// *Cancel safety*: a future that is dropped before it was ready has seen no change; the next call of this receiver reports
     /// the change.
@@ -506,7 +506,7 @@ impl<T> Receiver<T> {
     }
 
     /// As [`wait_for`](Self::wait_for), as a future, whose polls do not block: any task may poll it, like the future of
-    /// [`changed_async`](Self::changed_async). Its polls call `is_right`. Polled again after its end, the future begins again,
+    /// [`changed_async`](Self::changed_async). The polls call `is_right`. Polled again after its end, the future begins again,
     /// with the present value.
     ///
     /// *Cancel safety*: values for which `is_right` was called count as seen, as with [`wait_for`](Self::wait_for); a value

@@ -14,7 +14,7 @@ use std::panic::{Location, resume_unwind};
 /// Ends a goroutine that was started by [`go_abortable`], [`Builder::go_abortable`] or [`Handle::go_abortable`]. Clones end
 /// the same goroutine; dropping them does nothing.
 ///
-/// The handle can only end the goroutine. It holds the context that the goroutine runs under, not the goroutine itself, whose
+/// The handle can only end the goroutine: it holds the context that the goroutine runs under, not the goroutine itself, whose
 /// memory another goroutine may have by now. So only the [`JoinHandle`] ([`set_priority`](JoinHandle::set_priority),
 /// [`set_affinity`](JoinHandle::set_affinity)) and the goroutine itself change the class and the hint.
 ///
@@ -36,7 +36,7 @@ pub struct AbortHandle {
 
 impl AbortHandle {
     /// Ends the goroutine while it waits, as the end of a context does ([`Context::run`] says which waits are ended, and how):
-    /// it is unwound, and [`JoinHandle::join`] returns an error for which
+    /// the goroutine is unwound, and [`JoinHandle::join`] returns an error for which
     /// [`JoinError::is_aborted`](crate::JoinError::is_aborted) returns `true`. Does not block, and does not wait for the
     /// goroutine's end.
     ///

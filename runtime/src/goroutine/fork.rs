@@ -31,8 +31,8 @@ use std::ptr::NonNull;
 /// [`go`](crate::go): cut the work into leaves that take longer than that.
 ///
 /// Both may park. If `a` waits for something that `b` does, `b` begins as soon as a P has nothing else to run. On a plain
-/// thread, and in a function of [`hooks`](crate::hooks), `join` calls `a` and then `b`, and such an `a` waits for ever. It also
-/// waits for ever if `b` can get no stack for a goroutine, since `b` then runs after `a`.
+/// thread, and in a function of [`hooks`](crate::hooks), `join` calls `a` and then `b`, and such an `a` waits for ever. Such an
+/// `a` also waits for ever if there is no stack for a goroutine of `b`, since `b` then runs after `a`.
 ///
 /// On a goroutine of its own, `b` has that goroutine's variables ([`local!`](crate::local!)), its [`current`](crate::current),
 /// and no [`Context`](crate::context::Context) that covers the caller: pass the context on, as to any goroutine. `b` may borrow

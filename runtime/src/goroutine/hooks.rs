@@ -1,7 +1,7 @@
 //! Functions that run around each switch of a goroutine: [`register`].
 //!
-//! They are for state that belongs to a thread but should follow the goroutine: a library keeps a stack or a context in
-//! thread-locals, and a goroutine that parks resumes on another thread, while another goroutine runs on the first. A pair of
+//! The functions are for state that belongs to a thread but should follow the goroutine: a library keeps a stack or a context
+//! in thread-locals, and a goroutine that parks resumes on another thread, while another goroutine runs on the first. A pair of
 //! functions takes such state off the thread before the goroutine leaves it, and puts it on the next thread. The functions
 //! choose where the state lies meanwhile, most often in a [`local!`](crate::local!); at the end of a goroutine, when other
 //! destructors may still park, that variable may be gone: [`Local::try_with`](crate::local::Local::try_with) and
@@ -22,11 +22,11 @@
 //! | is woken to be unwound, by a context or the end of its runtime | those for resume run before the unwinding begins |
 //! | is left behind by the end of its runtime | those for suspend only |
 //!
-//! They run on the goroutine's own stack, on the thread that the goroutine is about to leave, or on which it has just arrived,
-//! and under no internal lock of this library; [`current`](crate::current) and [`local!`](crate::local!) are that goroutine's.
-//! Plain threads that wait call none of them. By then the goroutine may already hold the [`Mutex`](crate::sync::Mutex) or the
-//! permit that it waited for, and others wait until the functions have returned. So no thread may hold a lock that a function
-//! takes while the thread waits in this library.
+//! The functions run on the goroutine's own stack, on the thread that the goroutine is about to leave, or on which it has just
+//! arrived, and under no internal lock of this library; [`current`](crate::current) and [`local!`](crate::local!) are that
+//! goroutine's. Plain threads that wait call none of them. By then the goroutine may already hold the
+//! [`Mutex`](crate::sync::Mutex) or the permit that it waited for, and others wait until the functions have returned. So no
+//! thread may hold a lock that a function takes while the thread waits in this library.
 //!
 //! # What they must not do
 //!

@@ -452,7 +452,7 @@ impl JoinError {
         JoinError { why, id }
     }
 
-    /// Returns the number of the goroutine that has no value, unique within its runtime. It is the number of
+    /// Returns the number of the goroutine that has no value, unique within its runtime. This is the number of
     /// [`JoinHandle::id`](JoinHandle::id), which a [dump](crate::dump) and the message of the panic show, too.
     ///
     /// ```

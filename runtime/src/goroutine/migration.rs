@@ -46,8 +46,8 @@
 //!    meanwhile; it takes the value out before it is unbound or ends.
 //!
 //! If something that belongs to a thread has to be kept, [`lock_os_thread`](crate::lock_os_thread) binds the goroutine to its
-//! thread: until [`unlock_os_thread`](crate::unlock_os_thread) clauses 1, 2 and 4 do not apply to the goroutine. Its waits may
-//! still unwind, and the limit on frames is the same.
+//! thread: until [`unlock_os_thread`](crate::unlock_os_thread) clauses 1, 2 and 4 do not apply to the goroutine. The
+//! goroutine's waits may still unwind, and the limit on frames is the same.
 //!
 //! To find a breach, run with `GMPDEBUG=migrate=1` in the environment: every park resumes on another thread, if the runtime may
 //! have one, so a fault that shows once in a while shows at once. The price is some 10 µs a park.

@@ -118,13 +118,13 @@ pub fn yield_to<T>(to: &JoinHandle<T>) {
 /// others wait, the thread runs them, and `f` runs on another thread: so `blocking` may park before `f` as well. A goroutine
 /// that is [locked to its thread](crate::lock_os_thread) stays there. On a plain thread, and when the goroutine has no P, the
 /// call just runs `f`. The latter is so inside another `blocking`, until the outer `f` has parked for the first time: from then
-/// on the goroutine has a P again, and an inner `blocking` gives it away. `f` needs to be neither `Send` nor `'static`.
+/// on the goroutine has a P again, and an inner `blocking` gives that P away. `f` needs to be neither `Send` nor `'static`.
 ///
 /// A blocking call without `blocking` stalls other goroutines for a short time only: the monitor finds the thread blocked, and
 /// retakes the P. With `blocking` the others are not stalled at all. So use `blocking` for calls that block for longer than
 /// some 10 µs, the cost of waking another thread for the P: a file, a name look-up, a lock of std, a long computation. `f` may
-/// do everything that a goroutine may. If `f` parks, the goroutine first takes a P, and keeps it from then on. Until then `f`
-/// runs without a P, and goroutines that `f` starts or wakes go through the global queue.
+/// do everything that a goroutine may. If `f` parks, the goroutine first takes a P, and keeps that P from then on. Until then
+/// `f` runs without a P, and goroutines that `f` starts or wakes go through the global queue.
 ///
 /// At [`max_threads`](crate::RuntimeBuilder::max_threads) there may be no thread to take the P: then an `f` that waits for
 /// another goroutine waits for ever. As `blocking` may park before `f` and on return, [`migration`](crate::migration)'s
@@ -155,7 +155,7 @@ pub fn blocking<R>(f: impl FnOnce() -> R) -> R {
     value
 }
 
-/// Takes the P, if it has one, from the calling goroutine, which is about to block its thread: returns `true` then.
+/// Takes the P, if any, from the calling goroutine, which is about to block its thread. Returns `true` if there was one.
 fn leave_p_to_block() -> bool {
     let Some(window) = Window::<Active>::enter_with_p() else {
         spawn_burst::goes_on_without_p::<Active>();

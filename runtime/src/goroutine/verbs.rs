@@ -23,7 +23,7 @@ use std::panic::Location;
 /// The goroutine runs even when every P is in user code that neither parks nor yields: the monitor takes a P from a goroutine
 /// that has run for a time slice of some 10 ms, and hands the P to another thread.
 ///
-/// It costs more than `go`: the lock of the global queue, when the goroutine is queued and when it is taken. In a tree of
+/// `go_fair` costs more than `go`: the lock of the global queue, once to queue the goroutine and once to take it. In a tree of
 /// goroutines that start others, all goroutines of a level are alive before the first of the next level: use
 /// [`join`](crate::join) or [`go_lifo`](crate::go_lifo) there. Under the [policies](crate::policy) with one queue `go` does the
 /// same as `go_fair`. [`Builder::fair`] does the same for a goroutine with a name or a stack size.

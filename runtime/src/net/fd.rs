@@ -14,10 +14,10 @@
 //! descriptor by a dead socket under the same number, so that the kernel does not give the number to another descriptor
 //! meanwhile. The process has one dead socket, made at the first loan, so that a close needs no new descriptor. If the dead
 //! socket could not be made, the descriptor stays open until the socket is dropped, and the closer shuts the connection down so
-//! that the peer sees the end; unless the connection may have other descriptors, which must go on working. A goroutine that its
-//! runtime has left behind in a program's function, to which the socket's value was lent, counts as such a borrower
-//! (`io_lock.rs`), and no longer as a user: the function may wait, so while it runs, a standing hook stands for U2 (`apart`),
-//! and no closer waits for a function that never returns.
+//! that the peer sees the end; unless the connection may have other descriptors, which must go on working. A function of the
+//! program's, to which the socket's value was lent, may wait; while the function runs, a standing hook stands for U2 (`apart`).
+//! So a goroutine that its runtime has left behind in such a function counts as such a borrower (`io_lock.rs`), and no longer
+//! as a user, and no closer waits for a function that never returns.
 //!
 //! Invariants: exactly one closer finds the closed bit unset and sets it. The count does not grow after that, and the
 //! descriptor is closed once the count is zero.

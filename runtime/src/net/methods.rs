@@ -47,10 +47,10 @@ macro_rules! read_limits {
                 self.0.set_deadline(Direction::Read, at)
             }
 
-            /// Sets how long a read waits, from the beginning of the read; `None` for ever. The timeout counts for
-            /// reads that begin after this call, and includes the time spent behind other readers of the same handle. It ends
-            /// waits alone: when its turn has come, a read returns data that is there, however late it is.
-            /// Another handle, as `try_clone` makes, has timeouts of its own.
+            /// Sets how long a read waits, from the beginning of the read; `None` for ever. The timeout counts for reads that
+            /// begin after this call, and includes the time spent behind other readers of the same handle. The timeout only
+            /// ends waits: a read whose turn has come returns data that is there, however late. Another handle, as `try_clone`
+            /// makes, has timeouts of its own.
             ///
             /// # Errors
             /// `InvalidInput` for zero, as with std; and if this is closed.
@@ -84,10 +84,10 @@ macro_rules! write_limits {
                 self.0.set_deadline(Direction::Write, at)
             }
 
-            /// Sets how long a write waits, from the beginning of the write; `None` for ever. The timeout counts for
-            /// writes that begin after this call, and includes the time spent behind other writers of the same handle. It
-            /// ends waits alone: when its turn has come, a write that finds room writes, however late it is.
-            /// Another handle, as `try_clone` makes, has timeouts of its own.
+            /// Sets how long a write waits, from the beginning of the write; `None` for ever. The timeout counts for writes
+            /// that begin after this call, and includes the time spent behind other writers of the same handle. The timeout
+            /// only ends waits: a write whose turn has come, and that finds room, writes, however late. Another handle, as
+            /// `try_clone` makes, has timeouts of its own.
             ///
             /// # Errors
             /// `InvalidInput` for zero, as with std; and if this is closed.
@@ -243,7 +243,7 @@ macro_rules! incoming {
             type Item = std::io::Result<$stream>;
 
             fn next(&mut self) -> Option<Self::Item> {
-                // Asked here because a context ends `accept` only where that waits, and under load it always finds a
+                // Asked here because a context ends `accept` only where the call waits, and under load each call finds a
                 // connection. The first step under a context that is done returns the error, and the next step the end: the
                 // first may have had a context of its own.
                 let canceled = crate::net::check_contexts().err();

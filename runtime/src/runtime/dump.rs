@@ -14,9 +14,9 @@ use crate::sched::watch::dump::{Wanted, dump_all};
 /// in which the signal is blocked: that thread unblocks the signal.
 ///
 /// A thread that does not answer in 100 ms is shown as such: the thread has blocked the signal, or waits in the kernel where no
-/// signal reaches it. The dump waits for all threads together for a second at most. It shows only the number of a goroutine
-/// that was switching at every attempt, that runs a signal handler on the thread's signal stack, or that has changed to a stack
-/// which this library does not know. Code without unwind tables, such as musl's, ends a trace with "...".
+/// signal reaches it. The dump waits for all threads together for a second at most. The dump shows only the number of a
+/// goroutine that was switching at every attempt, that runs a signal handler on the thread's signal stack, or that has changed
+/// to a stack which this library does not know. Code without unwind tables, such as musl's, ends a trace with "...".
 ///
 /// A handler that the program has installed for that signal stays, whether it was installed before or after the first dump;
 /// then the dump says so, and shows no calls of running goroutines, except the caller. With `GMPDEBUG=dumpsignal=0` no thread

@@ -96,7 +96,7 @@ impl Knobs {
                         knobs.policy = Some(policy);
                         Ok(())
                     }
-                    // Its text has the known values, and the limits of the numbers.
+                    // The text of the error has the known values, and the limits of the numbers.
                     Err(refused) => return Err(format!("{knob:?}: {refused}")),
                 },
                 "stackuse" => switch(&mut knobs.stack_use, value),

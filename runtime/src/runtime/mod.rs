@@ -462,9 +462,9 @@ impl Runtime {
     /// Ends the runtime. Blocks the calling thread until the runtime's threads are gone, for at most `limit`, also on a
     /// goroutine of another runtime. Returns `true` if every goroutine has ended and every thread is gone.
     ///
-    /// **On one of the runtime's own goroutines** the call does not wait: that goroutine has not ended itself. It returns
-    /// `false` at once. A thread does the rest within `limit`, and the calling goroutine is unwound like all others at its next
-    /// park.
+    /// **On one of the runtime's own goroutines** the call does not wait, because that goroutine has not ended itself, and
+    /// returns `false` at once. A thread does the rest within `limit`, and the calling goroutine is unwound like all others at
+    /// its next park.
     ///
     /// **Goroutines are unwound** where they are parked: as by a panic, but without the panic hook, so that the
     /// values on their stacks are dropped. A goroutine that runs is unwound at its next call that parks or yields. A
@@ -472,7 +472,7 @@ impl Runtime {
     /// Joining one of these goroutines returns an error for which [`is_shutdown`](crate::JoinError::is_shutdown)
     /// returns `true`.
     ///
-    /// Destructors may do what they may do in any unwinding. They may park: the shutdown waits for them, and for the goroutines
+    /// Destructors may do what they may do in any unwinding, park as well: the shutdown waits for them, and for the goroutines
     /// that they wait for. In a destructor a wait is not interrupted, and [`std::thread::panicking`] returns `true`. A panic
     /// that leaves a destructor ends the process, as in std. Goroutines of a [`scope`](crate::scope()) are unwound before the
     /// goroutine that waits for them. A `catch_unwind` that does not ask [`is_interrupt`](crate::is_interrupt) can stop the

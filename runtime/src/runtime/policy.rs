@@ -279,7 +279,7 @@ impl fmt::Display for Policy {
     }
 }
 
-/// The error for a text that names no policy. Its message lists the policies.
+/// The error for a text that names no policy; the message lists the policies.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ParsePolicyError(String);
 

@@ -3,8 +3,8 @@
 //! A waiter is counted when it arrives; the waiter that arrives as the last of `size` opens the round, under the lock. A waiter
 //! whose wait an interrupt has claimed still counts until the waiter has taken the lock. If the round is open by then, the
 //! waiter continues as one of the `size`, and the interrupt is delivered at the waiter's next park. If the round is closed, the
-//! waiter takes itself off the count and unwinds. So an open round releases exactly `size` waiters. If its runtime leaves a
-//! waiter behind, its abandon hook takes it off the count.
+//! waiter takes itself off the count and unwinds. So an open round releases exactly `size` waiters. The abandon hook of a
+//! waiter that its runtime leaves behind takes that waiter off the count.
 //!
 //! A limit ends a wait as an interrupt does: the waiter leaves the count, or continues as one of the `size`. The obvious way is
 //! Java's, where a waiter that gives up breaks the barrier for all. Here a waiter that is unwound, whose future is dropped, or

@@ -146,7 +146,7 @@ impl<E> Group<E> {
     }
 }
 
-/// The body of a group's goroutine. If it never runs, `f` is dropped first: fields are dropped in this order.
+/// The body of a group's goroutine. If the body never runs, `f` is dropped first: fields are dropped in this order.
 struct Task<E, F> {
     f: F,
     running: Running<E>,
@@ -316,7 +316,7 @@ impl<E: Send + 'static> ErrGroup<E> {
                 goroutine::accepted("go", self.start(sched, asks, Slot(slots), f));
                 return true;
             }
-            // If it is closed, another limit was set.
+            // A closed semaphore says that another limit was set.
             if !slots.is_some_and(|slots| slots.is_closed()) {
                 return false;
             }

@@ -74,8 +74,8 @@ impl HasWaitQueue for State {
 /// [`notify_one`](Self::notify_one) wakes the waiter that has waited longest. If there is no waiter, the call leaves a permit,
 /// which the next [`wait`](Self::wait) takes instead of blocking; permits do not add up. Writes before a notification are
 /// visible after the wait that the notification ends; there are no spurious wake-ups. Goroutines and plain threads may be mixed
-/// on both sides. If the end of its runtime leaves a notified goroutine in the wait, its `notify_one` goes to the next waiter,
-/// or leaves the permit; its `notify_all` is lost.
+/// on both sides. If a goroutine is notified, but the end of its runtime leaves it in the wait, a `notify_one` goes to the next
+/// waiter, or leaves the permit; a `notify_all` is not passed on.
 ///
 /// ```
 /// use gmp::{go, sync::Event};

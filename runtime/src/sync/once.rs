@@ -185,7 +185,7 @@ impl Once {
         while !self.is_completed() && self.park_while(|word| word != DONE, until) {}
     }
 
-    /// Runs `f`, which returns `true` if this run completes the `Once`. If it returns `false`, the call ends and leaves the
+    /// Runs `f`, which returns `true` if this run completes the `Once`. If `f` returns `false`, the call ends and leaves the
     /// `Once` as a closure does that has unwound.
     #[cold]
     #[track_caller]

@@ -204,7 +204,7 @@ impl<T> OnceLock<T> {
 
     /// As [`wait`](Self::wait), as a future, whose polls do not block: any task may poll it, on goroutines
     /// ([`block_on`](crate::block_on)) and under other executors. The future waits from its first poll on, and can be dropped
-    /// at any time. Polled again after its end, it returns the value again.
+    /// at any time. Polled again after its end, the future returns the value again.
     ///
     /// ```
     /// use gmp::sync::OnceLock;

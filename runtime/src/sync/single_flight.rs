@@ -27,7 +27,7 @@ struct Call<V> {
     waiting: AtomicU32,
 }
 
-/// The caller that does the work. If its runtime leaves it behind, the waiting callers begin a call of their own.
+/// The caller that does the work. If that caller is left behind by its runtime, the waiting callers begin a call of their own.
 #[repr(C)]
 struct Flies<'a, V> {
     hook: StandingHook,

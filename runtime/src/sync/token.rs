@@ -34,7 +34,7 @@ impl Token {
         Token(Mutex::new(Rank::WaitQueue, State { given: false, waiters: WaitQueue::new() }))
     }
 
-    /// Waits for the token, until `until` at most, and takes it. Returns `false` if the token did not come by then. An
+    /// Waits for the token, until `until` at most, and takes the token. Returns `false` if the token did not come by then. An
     /// interrupt unwinds. The caller's `Arc` is dropped here: a throw stops at each frame that has a value to drop.
     pub(crate) fn park(self: Arc<Self>, until: Option<Nanos>) -> bool {
         let wait = Wait::begin();

@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 /// which must not block. The time is as exact as that of [`sleep`](super::sleep); a foreign waker is called a moment later, by
 /// a goroutine of the library.
 ///
-/// The future can be dropped at any time; no task is woken for it then. It can be moved between polls. Polled again after its
-/// end, it is ready again.
+/// The future can be dropped at any time; no task is woken for it then. The future can be moved between polls. Polled again
+/// after its end, the future is ready again.
 ///
 /// ```
 /// use gmp::time::Sleep;

@@ -7,7 +7,7 @@ use crate::sync;
 use crate::sync::wait_queue::{HasWaitQueue, WaitQueue};
 use std::collections::VecDeque;
 
-/// A message. Its lock serialises the clones, so that `T` need not be `Sync`.
+/// A message, whose lock serialises the clones, so that `T` need not be `Sync`.
 pub(super) type Message<T> = Arc<sync::Mutex<T>>;
 
 pub(super) struct Entry<T> {

@@ -114,8 +114,8 @@ impl Asks {
         unsafe { (*hook.cast::<Self>()).let_go() };
     }
 
-    /// Readies the sender without a chosen arm, as the receiver asks for nothing; the sender begins its select anew. If it were
-    /// given the ticket of a promise instead, for which no receiver waits, the sender would be bound to this arm.
+    /// Readies the sender without a chosen arm, as the receiver asks for nothing; the sender begins its select anew. If the
+    /// sender were given the ticket of a promise instead, for which no receiver waits, it would be bound to this arm.
     ///
     /// # Safety
     /// The receiver has claimed the sender's wait, and has not readied the sender.

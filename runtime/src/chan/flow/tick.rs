@@ -131,8 +131,8 @@ impl Raw {
                 }
             };
             if queued.is_none() {
-                // SAFETY: the record is in no queue. It leaves this queue before the frame ends: `park` returns once the wait
-                // is over, or never.
+                // SAFETY: the record is in no queue. The record leaves this queue before the frame ends: `park` returns once
+                // the wait is over, or never.
                 unsafe {
                     state.give_place(node);
                     state.receivers.push_back(node);

@@ -177,8 +177,8 @@ impl State {
             Kind::Partner(Some(held)) => unsafe { unless!(PromiseHoldsOn, held.as_ref().value.end_hold()) },
             // SAFETY: as for a Coming record, above.
             Kind::Alone | Kind::OfSelect => unsafe { self.stand_again(record, QueueState::Returned) },
-            // A task has no slot for a message of another sender. It looks for a message itself, from the place that it keeps.
-            // SAFETY: as for a Coming record, above.
+            // A task has no slot for a message of another sender. The task looks for a message itself, from the place that it
+            // keeps. SAFETY: as for a Coming record, above.
             Kind::OfTask => unsafe { self.stand_again(record, QueueState::Held) },
         }
         unless!(PromiseWithdrawnSilently, woken.add_linked(record));

@@ -133,7 +133,7 @@ fn finish(stream: net::TcpStream, until: Option<Nanos>) -> io::Result<TcpStream>
 
 /// Returns how the connect of `stream` has ended; `WouldBlock` if it goes on.
 fn answer(stream: &net::TcpStream) -> io::Result<()> {
-    // On loopback the connection is mostly made at once. If it is made, its connect has left no error.
+    // On loopback the connection is mostly made at once, and then its connect has left no error.
     let not_yet = match stream.peer_addr() {
         // The kernel has chosen the port to connect to as the caller's own port, so the stream is connected to itself: nobody
         // listens there.
@@ -188,7 +188,7 @@ struct Attempt {
 
 /// The attempts of one call.
 struct Race<'a> {
-    /// The caller's iterator; it goes on returning `None` at its end.
+    /// The caller's iterator, which goes on returning `None` at its end.
     addrs: &'a mut dyn Iterator<Item = SocketAddr>,
     /// The addresses that were taken out of `addrs`, by turns.
     untried: vec::IntoIter<SocketAddr>,

@@ -127,10 +127,11 @@ fn shut_down<R>() -> io::Result<R> {
 incoming!(
     Incoming of UnixListener gives UnixStream,
     /// An iterator over the connections of a listener; made by [`UnixListener::incoming`]. After [`UnixListener::close`] the
-    /// iterator returns an error for which [`is_closed`](crate::net::is_closed) returns `true`, once, and then ends. It does
-    /// the same with the [error](crate::context::ContextError) of the context under which the caller runs, unless that context
-    /// was for one step only, as in a [`timeout`](crate::time::timeout) around `next`. Other errors, that of a deadline among
-    /// them, do not end the iterator: a loop that goes on after each error of a deadline that has passed never waits.
+    /// iterator returns an error for which [`is_closed`](crate::net::is_closed) returns `true`, once, and then ends. The
+    /// iterator does the same with the [error](crate::context::ContextError) of the context under which the caller runs, unless
+    /// that context was for one step only, as in a [`timeout`](crate::time::timeout) around `next`. Other errors, that of a
+    /// deadline among them, do not end the iterator: a loop that goes on after each error of a deadline that has passed never
+    /// waits.
 );
 error_option!(UnixListener);
 listens!(UnixListener, net::UnixListener, SocketAddr);

@@ -63,8 +63,8 @@ impl Passed {
 /// Reads into `bufs`, and drops the descriptors that come with the bytes.
 ///
 /// The kernel ends a read short although more is there at a message with descriptors, and, on a socket that asks for the
-/// senders' names (`SO_PASSCRED`), where the sender changes. It reports both by `MSG_CTRUNC` to a call without room for control
-/// messages; `read(2)` does not return that flag.
+/// senders' names (`SO_PASSCRED`), where the sender changes. The kernel reports both by `MSG_CTRUNC` to a call without room for
+/// control messages; `read(2)` does not return that flag.
 pub(super) fn read_vectored(
     socket: BorrowedFd<'_>,
     bufs: &mut [IoSliceMut<'_>],

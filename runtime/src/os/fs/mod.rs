@@ -23,8 +23,8 @@
 //!
 //! # What blocks
 //!
-//! No event says that a disk has answered, so a goroutine that waits for a disk keeps a thread. It gives its P to another
-//! thread first, as in [`blocking`](crate::blocking), so that other goroutines run on. A plain thread just makes the
+//! No event says that a disk has answered, so a goroutine that waits for a disk keeps a thread. The goroutine gives its P to
+//! another thread first, as in [`blocking`](crate::blocking), so that other goroutines run on. A plain thread just makes the
 //! call.
 //!
 //! *Reads whose data are in the page cache* block nothing, with a buffer of up to 256 KiB: they are tried with `RWF_NOWAIT`
@@ -45,14 +45,14 @@
 //! # The line
 //!
 //! At most [`max_file_calls`](crate::RuntimeBuilder::max_file_calls) calls of a runtime's goroutines are under way at once. The
-//! other goroutines are parked in line, first come first served, and take no threads. In a [`dump`](crate::dump) they have the
-//! reason `file call, in line`, and the dump says how many calls are under way.
+//! other goroutines are parked in line, first come first served, and take no threads. A [`dump`](crate::dump) shows them with
+//! the reason `file call, in line`, and says how many calls are under way.
 //!
 //! A call that may wait for another process, for as long as that process likes, does not wait in line, and does not count:
 //! opening, reading and writing a FIFO, a terminal or another character device, and [`File::lock`]. Each of these takes a
-//! thread. The look at the file that a path names may need a disk, and so a turn: if the line is full, a call that opens such a
-//! file does not wait in line if the kernel has the path in its cache (Linux 5.12), as is usual for devices in use, but never
-//! for a path through `/proc`, such as `/dev/stdin`. For pipes and terminals [`io`](crate::io) has types that wait without a
+//! thread. To look at the file that a path names may need a disk, and so a turn. If the line is full, a call that opens such a
+//! file does not wait in line if the kernel has the path in its cache (Linux 5.12). That is usual for devices in use, but never
+//! so for a path through `/proc`, such as `/dev/stdin`. For pipes and terminals [`io`](crate::io) has types that wait without a
 //! thread.
 //!
 //! A call that is made within another one, by a destructor or by an argument (an `AsRef<Path>` of the program's own), needs no

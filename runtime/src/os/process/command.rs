@@ -46,8 +46,8 @@ impl fmt::Debug for Command {
     }
 }
 
-/// Streams that `inner` has set are used by [`spawn`](Command::spawn) and [`status`](Command::status). They do not count as set
-/// for [`output`](Command::output): std's builder does not say which are set.
+/// Streams that `inner` has set are used by [`spawn`](Command::spawn) and [`status`](Command::status). Such streams do not
+/// count as set for [`output`](Command::output): std's builder does not say which are set.
 impl From<process::Command> for Command {
     fn from(inner: process::Command) -> Self {
         Command { inner, set: [false; 3], kill_on_drop: false, spares_writers: false }

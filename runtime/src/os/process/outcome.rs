@@ -4,8 +4,8 @@
 //! `SIGCHLD` is ignored. The child's number is free then, and the next child of this process may get it. A question by number
 //! takes the status of that child, or waits for its end.
 //!
-//! *Here* the question uses the pidfd, which means this child for good: `waitid(P_PIDFD)`, Linux 5.4. It uses the number, as
-//! std's does, if there is no pidfd, or if the kernel, or a sandbox, does not answer for a pidfd.
+//! *Here* the question uses the pidfd, which means this child for good: `waitid(P_PIDFD)`, Linux 5.4. As in std, the question
+//! uses the number if there is no pidfd, or if the kernel, or a sandbox, does not answer for a pidfd.
 
 use super::ExitStatus;
 use super::sys;

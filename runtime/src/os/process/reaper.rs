@@ -1,11 +1,12 @@
 //! The reaper: a thread that waits for the children whose [`Child`](super::Child) was dropped before they had ended.
 //!
-//! The thread is started with the first such child, and ends with the last one. It waits in `poll(2)` for their pidfds, and for
-//! an eventfd by which a dropper announces another child. A child without a pidfd gets a thread of its own.
+//! The thread is started with the first such child, and ends with the last one. The thread waits in `poll(2)` for the
+//! children's pidfds, and for an eventfd by which a dropper announces another child. A child without a pidfd gets a thread of
+//! its own.
 //!
 //! A pidfd that is readable stays so, but the status may not be there yet: a tracer keeps the child until it lets go. The
-//! reaper then looks again after a pause, and does not wait for that pidfd any more, as the wait would end at once, over and
-//! over. The reaper forgets a child whose status other code has taken. If the kernel refuses `poll(2)`, the reaper looks at all
+//! reaper then looks again after a pause, and no longer waits for that pidfd, since the wait would end at once, over and over.
+//! The reaper forgets a child whose status other code has taken. If the kernel refuses `poll(2)`, the reaper looks at all
 //! children after each pause.
 //!
 //! If no thread can be started for a child, the child stays a zombie after its end; a message says so, once. If the child has a

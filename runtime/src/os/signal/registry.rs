@@ -1,8 +1,8 @@
 //! Which receivers listen for which signals, and the thread that tells them.
 //!
-//! The thread lives as long as there are listeners. The first listener starts it under the lock, and it ends under the lock, in
-//! the critical section in which it finds no listener. It collects the listeners of a signal under the lock, and calls them
-//! without the lock.
+//! The thread lives as long as there are listeners. The first listener starts the thread under the lock; the thread ends under
+//! the lock, in the critical section in which it finds no listener. The thread collects the listeners of a signal under the
+//! lock, and calls them without the lock.
 
 use super::action::{Action, Mask, SERVER, handles, pending, replace_default};
 use super::number::{SIGQUIT, Signal, each_of, set_of};

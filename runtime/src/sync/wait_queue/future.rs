@@ -32,7 +32,7 @@ unsafe impl<S: HasWaitQueue<Want: Send>> Sync for TaskIn<S> {}
 
 /// How a future that waited has left its queue.
 pub(crate) enum Gone<'a, S: HasWaitQueue> {
-    /// The future was notified. Its owner passes the notification on.
+    /// The future was notified; the future's owner passes the notification on.
     Notified(S::Want),
     /// The future was not notified, and is out of the queue, whose lock is held: the owner serves the waiters that the record
     /// held back.
