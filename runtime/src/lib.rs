@@ -69,8 +69,8 @@
 //! look-up, a lock of std) stalls no other goroutine either: within milliseconds the runtime notices, and another thread takes
 //! the P. The same goes for a goroutine that runs on and on: after 5 to 10 ms in which others waited (up to 40 ms where the
 //! machine has more busy threads than CPUs) it goes on without a P, as one thread of the process among others, until its next
-//! call that may park. It still uses a core: the number of Ps bounds how many goroutines run by turns, not how many threads
-//! compute. [`blocking`] tells the runtime before the call what it would otherwise notice during the call.
+//! call that may park. Such a goroutine still uses a core: the number of Ps bounds how many goroutines run by turns, not how
+//! many threads compute. [`blocking`] tells the runtime before the call what it would otherwise notice during the call.
 //!
 //! ```
 //! use gmp::sync::{Mutex, WaitGroup};

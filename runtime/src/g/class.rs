@@ -10,8 +10,8 @@
 //!   Q1  DONE?  then it is too late                   (`g/mod.rs`)
 //!   Q2  one exchange of the class alone              one exchange of their bits alone, again if it fails
 //! ```
-//! * *The end*: `finish` looks, and exchanges the value that it has seen. Q2 either comes before that exchange, which then
-//!   fails once if Q2 came after the look; or it finds DONE.
+//! * *The end*: `finish` looks, and exchanges the value that it has seen. Either Q2 comes before that exchange, which then
+//!   fails once if Q2 came after the look; or Q2 finds DONE.
 //! * *Being left behind*: as for the end, with `mark_left`.
 //! * *Re-use*: the next goroutine's `begin` stores the whole word, with the class `Normal`. A setter is the goroutine itself,
 //!   or the M that makes it of a job, while LIVE keeps the G; or the owner of the handle, whose HANDLE keeps the G. So no

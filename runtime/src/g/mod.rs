@@ -104,7 +104,7 @@ pub(crate) struct EndHook {
 const IS_HOOK: usize = 1;
 
 impl EndHook {
-    /// Makes a hook. `run` owns the value at the pointer. It is called once, without any lock, and must not block.
+    /// Makes a hook. `run` owns the value at the pointer, is called once, without any lock, and must not block.
     pub(crate) fn new(run: unsafe fn(*const EndHook)) -> Self {
         EndHook { run }
     }
@@ -327,7 +327,7 @@ impl<H: Host> G<H> {
         self.life.store(self.life.load(Relaxed) & !HANDLE, Relaxed);
     }
 
-    /// Returns `true` if `num_goroutines` counts this goroutine: then it is none of the library's own.
+    /// Returns `true` if `num_goroutines` counts this goroutine: then the goroutine is none of the library's own.
     pub(crate) fn counts(&self) -> bool {
         // Relaxed: unchanged since `begin`, for a holder of a party's bit.
         self.life.load(Relaxed) & COUNTS != 0
@@ -437,8 +437,8 @@ impl<H: Host> G<H> {
         self.pool().sched()
     }
 
-    /// For the handle's owner: returns the life. If it says that the goroutine has ended, the owner sees all that the goroutine
-    /// did.
+    /// For the handle's owner: returns the life. If the life says that the goroutine has ended, the owner sees all that the
+    /// goroutine did.
     #[inline]
     pub(crate) fn life(&self) -> Life {
         // Acquire: partners `finish` and `mark_left`.

@@ -193,7 +193,7 @@ impl<H: Host> GPool<H> {
         }
     }
 
-    /// Closes the pool, because the runtime has ended. Its memory is freed when the last G comes back.
+    /// Closes the pool, because the runtime has ended. The pool's memory is freed when the last G comes back.
     ///
     /// # Safety
     /// Called once; no `get` follows.

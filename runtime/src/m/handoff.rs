@@ -198,8 +198,8 @@ impl HandoffWord {
     /// R1 to R3 of `m/mod.rs`. Returns `true` if the P now belongs to the retaker, which calls `give_up` before it hands the P
     /// on.
     ///
-    /// `barrier` executes RetakeBarrier, and returns `false` if that was not possible. Its argument calls `downgrade`, for a
-    /// barrier that might take long.
+    /// `barrier` executes RetakeBarrier, and returns `false` if that was not possible. The argument of `barrier` calls
+    /// `downgrade`, for a barrier that might take long.
     pub(crate) fn retake(
         &self,
         judged: Lease,

@@ -8,8 +8,8 @@
 //! *The problem.* A record lives as long as its forker's frame. The forker can have parked meanwhile, and then withdraws the
 //! record on another P's M, from between other records; a thief that has read the record's address can come late.
 //!
-//! *The obvious way* is the deque of Chase and Lev, whose ends decide which job is taken. Its forker can't withdraw a record
-//! from the middle, and an end might name a frame that has gone.
+//! *The obvious way* is the deque of Chase and Lev, whose ends decide which job is taken. There a forker can't withdraw a
+//! record from the middle, and an end might name a frame that has gone.
 //!
 //! *Here* the slot decides who has a job, and the ends are hints:
 //!

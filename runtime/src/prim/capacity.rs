@@ -12,18 +12,18 @@ pub(crate) const RUNQ: u32 = if cfg!(gmp_loom) { 4 } else { 256 };
 pub(crate) const JOBS: u32 = if cfg!(gmp_loom) { 2 } else { 128 };
 /// The most Ps of a runtime.
 pub(crate) const PROCS: usize = if cfg!(gmp_loom) { 4 } else { 1024 };
-/// Whether an M that has just acquired a P takes only one goroutine from the global queue. In a model it takes its
-/// share at once, since the M may spin then while other goroutines are in its ring.
+/// Whether an M that has just acquired a P takes only one goroutine from the global queue. In a model the M takes the P's share
+/// at once, since the M may spin then while other goroutines are in its ring.
 pub(crate) const FIRST_ALONE: bool = !cfg!(gmp_loom);
 /// How many rounds over the other Ps a spinning M makes. Go's number.
 pub(crate) const STEAL_ROUNDS: u32 = if cfg!(gmp_loom) { 1 } else { 4 };
-/// How many rounds it makes at most, with pauses, while other Ms' queues change.
+/// How many rounds that M makes at most, with pauses, while other Ms' queues change.
 pub(crate) const STEAL_ROUNDS_MOST: u32 = if cfg!(gmp_loom) { 1 } else { 32 };
 /// Whether a thief naps after short thefts. A model's Ms look at any time.
 pub(crate) const NAPS: bool = !cfg!(gmp_loom);
 /// How many goroutines run between two looks at the timers while sleepers are in the ring. A model's M looks before each.
 pub(crate) const TIMERS_EVERY: u32 = if cfg!(gmp_loom) { 1 } else { 16 };
-/// How often a thief looks whether the owner of a mailbox comes for its mail. A model's thief takes it at once.
+/// How often a thief looks whether the owner of a mailbox comes for its mail. A model's thief takes the mail at once.
 pub(crate) const MAIL_ROUNDS: usize = if cfg!(gmp_loom) { 0 } else { 16 };
 /// How often a locker looks again at a held lock before it joins the queue. Go's number.
 pub(crate) const LOCK_SPINS: usize = if cfg!(gmp_loom) { 0 } else { 4 };

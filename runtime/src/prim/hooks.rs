@@ -6,8 +6,7 @@
 //!   of the same mutant uses.
 //! * `Release.unless(X)` is the ordering before the dot, and `Relaxed` if `X` is on. `fence` with `Relaxed` is no fence.
 //!   `both(Acquire.unless(X), Release.unless(Y))` is `AcqRel`. A condition with `.unless(X)` is false if `X` is on.
-//! * `unless!(X, statement)` is the statement, and nothing if `X` is on. It is for a statement that no `mutant!` before it can
-//!   skip.
+//! * `unless!(X, statement)` is the statement, and nothing if `X` is on. For a statement that no `mutant!` before it can skip.
 //!
 //! All mutants are in one build, with the cfg `gmp_loom`; the environment of the process says which one is on. Without the
 //! cfg `mutant!` and `unless!` name their mutant in a constant, which becomes no code: a misspelt name fails to compile,

@@ -2,7 +2,7 @@
 //!
 //! *Problem.* Two threads that hold one lock each and ask for the other's wait for ever. *Rule.* Each lock has a [`Rank`], and
 //! a thread that holds locks asks only for one of a higher rank. Of two ranks, [`Rank::is_taken_together`], a thread may hold
-//! several locks: it takes them in the order of their [`place`](Mutex::place). A lock's place is its address; in models, whose
+//! several locks, taken in the order of their [`place`](Mutex::place). A lock's place is its address; in models, whose
 //! addresses differ from one execution to the next, the number in which it was made. *Proof.* Ranks and places together are a
 //! total order. In a circle of threads that wait for each other, the thread that holds the greatest lock would have asked for a
 //! smaller one.

@@ -1,6 +1,6 @@
 //! A lock that is let go by a store.
 //!
-//! *The problem.* A lock of one word is taken by an exchange. It is let go by another exchange, because a thread that has to
+//! *The problem.* A lock of one word is taken by an exchange, and released by another exchange, because a thread that has to
 //! sleep notes that in the same word. Each exchange is a full fence, and the fences are most of the cost of a send into a
 //! buffer. But a thread hardly ever sleeps for one of these locks, which are held for some dozen instructions.
 //!
@@ -20,8 +20,8 @@
 //! ```
 //! PASSED says that each thread has passed a barrier since the word of all was last zero. The barriers are those of Goldblatt's
 //! *Asymmetric Fences* (WG21 P1202): a heavy barrier is ordered with each light one as a fence with a fence; light barriers are
-//! not ordered among each other. The kernel guarantees that for each thread: it interrupts the threads that run, and a thread
-//! that does not run passes a full fence in the scheduler before it runs next.
+//! not ordered among each other. The kernel guarantees that for each thread: the kernel interrupts the threads that run, and a
+//! thread that does not run passes a full fence in the scheduler before it runs next.
 //!
 //! * *U2 comes before the heavy barrier*: then W3 sees the word of U1, or of a later holder, which has its own U1. The same
 //!   holds for W3 of a sleeper that has found PASSED: by Release and W2's fence, that W3 comes after the barrier.
@@ -33,9 +33,9 @@
 //! * *U5 beside W3*: the sleeper looks at the word and queues itself in one critical section of the bucket, and the waker takes
 //!   a sleeper out in another. A sleeper that was woken stays counted until it has the lock.
 //!
-//! U1 is the last access to the lock: another thread may take the lock, and free its memory. From there on its address is only
-//! a number, and all words that are read are statics. If another lock has been made at the same address since, a sleeper for
-//! that lock may be woken once too often; it looks at the word again, and sleeps on.
+//! U1 is the last access to the lock: another thread may take the lock, and free its memory. From there on the lock's address
+//! is only a number, and all words that are read are statics. If another lock has been made at the same address since, a
+//! sleeper for that lock may be woken once too often; it looks at the word again, and sleeps on.
 //!
 //! *Why U6.* The heavy barrier interrupts each CPU that runs a thread of the process. If the last sleeper took PASSED back, a
 //! lock for which a thread sleeps now and then would cause such an interrupt each time. With U6 there is one barrier in so many
@@ -160,7 +160,7 @@ impl StoreLock {
         self.0.store(false, Release.unless(StoreLockFreedRelaxed));
         // U2.
         buckets.light_barrier();
-        // U3. Relaxed: the barriers order it.
+        // U3. Relaxed: the barriers order this load.
         if buckets.all().load(Relaxed) != 0 {
             Self::wake_sleeper(lock, buckets);
         }
@@ -172,7 +172,7 @@ impl StoreLock {
         mutant!(StoreLockWakesNobody: return);
         // U4. SeqCst: U1 comes before U5; partner W2.
         fence(Ordering::SeqCst.unless(StoreLockWakesNoFence));
-        // U5. Relaxed: U4 orders it.
+        // U5. Relaxed: U4 orders this load.
         if buckets.bucket(lock).load(Relaxed) != 0 {
             buckets.wake_one(lock);
         } else if buckets.all().load(Relaxed) == PASSED && buckets.is_quiet_for_long() {

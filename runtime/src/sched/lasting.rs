@@ -1,8 +1,8 @@
 //! Pointers to the Ps and Ms of a scheduler.
 //!
 //! Both live as long as their scheduler: a P lies in a slot that never moves (`threads/ps.rs`), and the record of an M stays
-//! when its thread has ended (`threads/mexit.rs`). The scheduler frees them in its own drop, when no handle to it is left. A
-//! pointer to one stands in that scheduler, in its Ps and Ms, and on the stacks of its threads and goroutines, which keep the
+//! when its thread has ended (`threads/mexit.rs`). The scheduler frees them in its own drop, when no handle to it is left.
+//! Pointers stand in that scheduler, in its Ps and Ms, and on the stacks of its threads and goroutines, which keep the
 //! scheduler.
 
 use crate::host::Host;

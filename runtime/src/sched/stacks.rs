@@ -34,8 +34,8 @@
 //!
 //! A goroutine waits for a stack for as long as it takes, even if no goroutine has a stack that could come back: plain threads
 //! and other processes use the memory, too. Such a goroutine is runnable, so the judge of deadlocks takes it for awake. *Not
-//! done*: letting all try again when an M idles the last busy P. They would be refused again, and that M would idle its P
-//! again, without end. Checked by `models/stacks.rs`.
+//! done*: letting all of these goroutines try again when an M idles the last busy P. They would be refused again, and that M
+//! would idle its P again, without end. Checked by `models/stacks.rs`.
 
 use crate::g::GRef;
 use crate::g::list::GList;

@@ -16,17 +16,17 @@
 //!       sleep, sweep again;  none: step 2
 //! ```
 //! 1. **Goroutines are unwound.** The Ms go on as before. A goroutine that is interrupted (E4) finds its wait claimed for
-//!    itself, checks whether its stack can be unwound, leaves its queues and throws (`wait/interrupt.rs`). Its wait is claimed
+//!    itself, checks whether its stack can be unwound, leaves its queues and throws (`wait/interrupt.rs`). The wait is claimed
 //!    from E4 on, so goroutines that are unwound and release something (a lock, a channel's last sender) can't wake this
 //!    goroutine, which would then go on as if nothing had happened. A goroutine that can't be unwound stays where it is for
 //!    good, and is counted (`Wait::stay`): its joiner is told and its abandon hooks are run at once.
 //!
 //!    A goroutine that runs goes on until it parks or yields. Then it looks at `ENDS`, and interrupts itself. That look has no
-//!    fence and is a hint: if the goroutine has not seen E1, a later sweep finds it asleep. The goroutine's M does one of three
-//!    things. It goes on with other goroutines, and the ender sweeps again when these have parked. It idles or retires its P
-//!    (M4), and sees E1. Or it has done so before E1, and E2 sees M1. So the M that puts the last P down alarms the ender after
-//!    the last park, and the ender sweeps once more. (The ender also sweeps now and then without an alarm: for goroutines that
-//!    never stop running, and for those that run without a P.)
+//!    fence and is a hint: if the goroutine has not seen E1, a later sweep finds it asleep. There are three cases. The
+//!    goroutine's M goes on with other goroutines, and the ender sweeps again when these have parked. Or the M idles or retires
+//!    its P (M4), and sees E1. Or the M has done so before E1, and E2 sees M1. So the M that puts the last P down alarms the
+//!    ender after the last park, and the ender sweeps once more. (The ender also sweeps now and then without an alarm: for
+//!    goroutines that never stop running, and for those that run without a P.)
 //!
 //!    M3 comes after M2, and E3 after E2. So if a goroutine is asleep at E2 and on no M at E3, its commit hook has
 //!    finished, and the next M to run the goroutine sees the hook's writes (for instance its timer's position).

@@ -1,4 +1,4 @@
-//! Tasks as waiters. A task polls a future; it is the third kind of waiter beside goroutines and plain threads.
+//! Tasks as waiters. A task, which polls a future, is the third kind of waiter beside goroutines and plain threads.
 //!
 //! A future that waits is in a queue like a goroutine, as a Waiter. The parker of a task has a claim word, and instead of the
 //! note a *waker*, that of the last poll. Each wait has a parker of its own. A wait begins in the poll that finds nothing to

@@ -74,7 +74,7 @@ const WINDOW: u32 = 32;
 const RUN: u32 = 6;
 /// Thieves that nap take to stealing without naps if there is the time of so many thefts between two contentions.
 const BETWEEN_TO_BEGIN: u32 = 24;
-/// They go on as long as there is this much.
+/// Thieves go on without naps as long as there is the time of so many thefts.
 const BETWEEN_TO_GO_ON: u32 = 19;
 /// A theft that takes longer counts as this long: the thief has waited for `runnext`, or was off its CPU.
 const LONGEST_THEFT: Duration = Duration::from_micros(1);

@@ -48,9 +48,9 @@ pub(crate) struct Round {
 /// How many goroutines a P takes out of the global queue, by the policy.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Take {
-    /// When its ring is empty.
+    /// When the P's ring is empty.
     pub(crate) share: usize,
-    /// When the queue could be emptied.
+    /// When the global queue could be emptied.
     most: usize,
 }
 

@@ -1,9 +1,9 @@
 //! Starting Ms, each on a thread of its own.
 //!
 //! *The problem.* A new M that is summoned counts in `nmspinning` before it has a thread (C1 and C2 of `run/wake.rs`), so that
-//! one thread is started for many submissions. While that M counts, submitters and the monitor leave all work to it. But its
-//! thread calls the user's functions first (`runtime/thread_start.rs`), which can take long, and meanwhile other Ms go to
-//! sleep. *The obvious way* is not to count an M that is being started; then each submission starts one more M. *Here* an M
+//! one thread is started for many submissions. While that M counts, submitters and the monitor leave all work to it. But the
+//! new M's thread calls the user's functions first (`runtime/thread_start.rs`), which can take long, and meanwhile other Ms go
+//! to sleep. *The obvious way* is not to count an M that is being started; then each submission starts one more M. *Here* an M
 //! that stands by takes the claim over: submitters then find that M.
 //!
 //! ```text
@@ -45,9 +45,9 @@
 //! P on after it has left the count, and then that M, or the next submitter, starts a thread.
 //!
 //! *Nothing waits for longer than the pause* for a thread that could be had. Each submitter that C2 leaves without an M has
-//! read the clock in the pause, under the lock. So its section comes before that of G1, and at G2 the monitor sees the work. If
-//! that thread is refused, too, the next pause begins at F2. A start that succeeds does not end the pause: its M may have come
-//! for a blocker, and take nothing else.
+//! read the clock in the pause, under the lock. So the submitter's section comes before that of G1, and at G2 the monitor sees
+//! the work. If that thread is refused, too, the next pause begins at F2. A start that succeeds does not end the pause: its M
+//! may have come for a blocker, and take nothing else.
 //!
 //! Checked by `models/summons.rs`, a refused thread also by `models/submit_vs_idle.rs`.
 

@@ -40,10 +40,10 @@
 //! `membarrier` (`host/native/barrier.rs`), which can take long, the retaker turns its demand into a request: otherwise no M
 //! could use a P that was ceded meanwhile.
 //!
-//! The goroutine goes on, on its thread and without a P. Its calls that never park work as from a plain thread; its next call
-//! that can park comes back for a P (`blocking.rs`), and so does a spawn after many others (`run/spawn_burst.rs`). R1 to R3 of
-//! `m/mod.rs` take the P from an M that might be entering the runtime at the same moment; only the monitor does this, so there
-//! is one retaker at a time.
+//! The goroutine goes on, on its thread and without a P. Calls that never park work as from a plain thread; the goroutine's
+//! next call that can park comes back for a P (`blocking.rs`), and so does a spawn after many others (`run/spawn_burst.rs`). R1
+//! to R3 of `m/mod.rs` take the P from an M that might be entering the runtime at the same moment; only the monitor does this,
+//! so there is one retaker at a time.
 //!
 //! The monitor takes a P for which goroutines wait only if there is an M for that P. If `max_threads` allows no further M, the
 //! monitor tells the operator once, and the stay goes on. A P for which no goroutine waits needs no M, and becomes idle.
@@ -291,7 +291,7 @@ impl<H: Host> Sched<H> {
         };
         let ran = now.saturating_since(stay.since);
         let left = TIME_SLICE.saturating_sub(ran);
-        // No other M gets the P: it retires.
+        // No other M gets the P: the P retires.
         if self.is_to_retire(p) {
             let taken = self.retake(p, (judged, m), Ask::InAnyCase(tick));
             return if taken { Found::Taken } else { stay.demanded_in_vain() };

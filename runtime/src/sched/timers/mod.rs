@@ -71,7 +71,7 @@ impl<H: Host> Sched<H> {
         called || queued
     }
 
-    /// Queues the due goroutines, behind the others. They were due before any goroutine that becomes due from here on, so no
+    /// Queues the due goroutines, behind the others. A goroutine that becomes due from here on is due later than these, so no
     /// such goroutine goes first until these have run.
     fn queue_sleepers(&self, m: &M<H>, due: GList<H>, now: Nanos) {
         if due.is_empty() {

@@ -109,7 +109,7 @@ struct State<H: Host> {
     told: bool,
     /// The thread fires callbacks, and has not looked again since.
     fires: bool,
-    /// Until when the thread sleeps. It is sleeping, is about to, or is coming back.
+    /// Until when the thread sleeps, which is asleep, about to be, or coming back.
     until: Nanos,
 }
 
@@ -117,9 +117,9 @@ struct State<H: Host> {
 pub(crate) struct TimerThread<H: Host> {
     own: Arc<Timers<H>>,
     state: Mutex<State<H>>,
-    /// The system has refused the thread, and heaps wait for it. Written under the lock.
+    /// The system has refused the thread for which heaps wait. Written under the lock.
     refused: AtomicBool,
-    /// The system has refused the thread, and calls wait for it. Written under the lock.
+    /// The system has refused the thread for which calls wait. Written under the lock.
     calls_wait: AtomicBool,
     note: Note<H>,
 }

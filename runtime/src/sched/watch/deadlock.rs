@@ -1,8 +1,8 @@
 //! Deadlock: no goroutine runs, and nothing that is under way could make a goroutine run.
 //!
 //! While a thread or goroutine is inside `run`, the monitor of a runtime whose Ps are all idle looks for a deadlock: at once,
-//! and 1, 10, 100 ms and 1 s later ([`LOOKS`]). If an M has held a P meanwhile, the looks begin anew. After them the monitor
-//! can sleep without a limit. The monitor of the runtime that falls asleep last finds the others asleep.
+//! and 1, 10, 100 ms and 1 s later ([`LOOKS`]). If an M has held a P meanwhile, the looks begin anew. After these looks the
+//! monitor can sleep without a limit. The monitor of the runtime that falls asleep last finds the others asleep.
 //!
 //! While a timer is armed, only the last of these looks judges. A judgement counts the threads of the process by a system call
 //! under the locks of all runtimes, and a program that sleeps again and again would pay for that each time.
@@ -19,7 +19,7 @@
 //!    anything. `GMPDEBUG=deadlock=always` leaves this condition out;
 //! 6. no receiver listens for signals ([`Listens`]), and no call waits for a thread (`sched/calls.rs`).
 //!
-//! **Why no deadlock is reported too early.** The *judge* is a monitor. It takes, in this order, the lock of the list of
+//! **Why no deadlock is reported too early.** The *judge* is a monitor. The judge takes, in this order, the lock of the list of
 //! runtimes, the timer thread's lock, and the lock of each scheduler, and holds them together. The first lock excludes other
 //! judges, and no other thread holds two schedulers' locks. An M that stands by does nothing but look until it has its
 //! scheduler's central lock, or a waker that holds that lock has taken it out of its idle spot. The M in the poller takes the
@@ -112,8 +112,8 @@ pub(crate) enum Doing<H: Host> {
     WaitsForEver,
 }
 
-/// The presence of a caller in `run`. It begins before the caller's goroutine is spawned, because a deadlock is reported only
-/// while a caller is there, and the goroutine can fall asleep at once. Dropped when the caller leaves.
+/// The presence of a caller in `run`, which begins before the caller's goroutine is spawned, because a deadlock is reported
+/// only while a caller is there, and the goroutine can fall asleep at once. Dropped when the caller leaves.
 pub(crate) struct Presence<H: Host>(u64, PhantomData<fn(H)>);
 
 impl<H: Host> Presence<H> {

@@ -2,9 +2,9 @@
 //!
 //! While the dump reads a parked or queued G and its stack, it holds the G by the scan bit; a waker that would queue the G, or
 //! an M that would run it, leaves the queueing to the dump (`wait/status.rs`). While it holds a G, the dump takes no lock and
-//! allocates nothing: the frames go, as addresses, into a space that it has brought along. They get their names when no G is
-//! held (`names.rs`). No other thread reads a running G, because it can end at any moment: the dump asks the G's thread where
-//! it is (`running.rs`), but only if the program or a user has asked for the dump.
+//! allocates nothing: the frames go, as addresses, into a space that it has brought along. The frames get their names when no G
+//! is held (`names.rs`). No other thread reads a running G, because it can end at any moment: the dump asks the G's thread
+//! where it is (`running.rs`), but only if the program or a user has asked for the dump.
 //!
 //! The coarse time (`coarse.rs`) that a goroutine recorded when it parked tells how long it has waited.
 //!

@@ -49,7 +49,7 @@ const SETTLE_AFTER: Duration = Duration::from_millis(1);
 /// How often the monitor asks the machine for the number of Ps.
 const PROCS_EVERY: Duration = Duration::from_secs(1);
 
-/// What the monitor is doing, under the central lock. Its alarm rings when the state becomes Called, and at SIGQUIT.
+/// What the monitor is doing, under the central lock. The monitor's alarm rings when the state becomes Called, and at SIGQUIT.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Monitor {
     /// The monitor looks every now and then, or there is none.

@@ -77,8 +77,8 @@ impl Refused {
         self.counts[what as usize]
     }
 
-    /// Returns how many threads were refused. Their work waited for the threads that the runtime had, or for the next thread
-    /// that it got: after each refusal the runtime asks for no thread during 10 ms.
+    /// Returns how many threads were refused. The work of these threads waited for the threads that the runtime had, or for the
+    /// next thread that the runtime got: after each refusal the runtime asks for no thread during 10 ms.
     pub fn threads(&self) -> u64 {
         self.count(Refusal::Thread)
     }

@@ -17,8 +17,9 @@
 //! | M's `blocked` | it sleeps on its note |
 //! | G's `status` | 1 runnable, 2 running, 4 waiting, followed by the wait reason |
 //!
-//! The monitor holds the central lock while it copies the numbers of Ps and Ms, not while it makes the text. It holds a G by
-//! the scan bit, as a dump does. Of a running G it shows the number and the M, which are words that any thread can read.
+//! The monitor holds the central lock while it copies the numbers of Ps and Ms, not while it makes the text. The monitor holds
+//! a G by the scan bit, as a dump does. Of a running G the monitor shows the number and the M, which are words that any thread
+//! can read.
 
 use crate::g::GRef;
 use crate::host::Host;

@@ -64,7 +64,7 @@ enum Settled {
 /// The payload of an unwinding.
 type Payload = Box<dyn Any + Send>;
 
-/// The part of a record to which slots point. It is the same for all closures.
+/// The part of a record to which slots point, the same for all closures.
 pub(crate) struct Job<H: Host> {
     /// Runs the job, and settles the record.
     run: unsafe fn(NonNull<Job<H>>),
@@ -186,7 +186,7 @@ impl<H: Host, F: FnOnce() -> R, R> Record<H, F, R> {
         self.job.forker.is_some()
     }
 
-    /// Returns the address of the record, for slots; it is valid for the whole record.
+    /// Returns the address of the record, for slots, valid for the whole record.
     #[inline(always)]
     pub(crate) fn name(&self) -> NonNull<Job<H>> {
         NonNull::from(self).cast()
