@@ -3,7 +3,7 @@
 //!
 //! *Left out*: the retaker (`models/window.rs`) and bound goroutines that wait for their turn (`models/locked.rs`). *The
 //! mutants* take out HandoffpFence, the re-check after the P has become idle, the looks at the P's queue and at the global one,
-//! the count before the lock is let go, and the one critical section of a return.
+//! the count before the lock is released, and the one critical section of a return.
 
 use super::caught;
 use super::cover::Handle;

@@ -66,8 +66,8 @@ fn a_starved_waiter_is_handed_the_lock() {
     });
 }
 
-/// As `a_starved_waiter_is_handed_the_lock`, with a goroutine that is certain to wait in the queue. Fails by the
-/// assertion when the lock is let go instead of handed over.
+/// As `a_starved_waiter_is_handed_the_lock`, with a goroutine that is certain to wait in the queue. Fails by the assertion when
+/// the lock is released instead of handed over.
 #[test]
 fn a_fair_unlock_hands_the_lock_over() {
     Model::new().check("mutex_fair", || {
@@ -91,7 +91,7 @@ fn a_fair_unlock_hands_the_lock_over() {
     });
 }
 
-/// A goroutine's time limit ends its wait while the lock is let go, and a thread waits, too. Fails by deadlock when the
+/// A goroutine's time limit ends its wait while the lock is released, and a thread waits, too. Fails by deadlock when the
 /// thread's notification is lost with the waiter that gives up.
 #[test]
 fn a_waiter_that_times_out_loses_no_notification() {

@@ -31,7 +31,7 @@ impl Place {
         Place(Arc::new((Mutex::new(None), Condvar::new())))
     }
 
-    /// Parks the caller here, as in a channel: the waiter is queued under a lock, which the commit hook lets go.
+    /// Parks the caller here, as in a channel: the waiter is queued under a lock, which the commit hook releases.
     pub(super) fn wait(&self) {
         let mut place = self.0.0.lock().unwrap();
         let parked = park(|waiter| {

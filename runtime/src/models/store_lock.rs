@@ -1,4 +1,4 @@
-//! A lock that is let go by a store: one holder at a time, and no sleeper is forgotten.
+//! A lock that is released by a store: one holder at a time, and no sleeper is forgotten.
 //!
 //! loom has no barrier that one thread asks for and another passes. Here each thread has a word, which its light barrier
 //! exchanges, and a heavy barrier exchanges the words of all threads. So each light barrier comes before or after each heavy
@@ -136,8 +136,8 @@ impl On {
         loom::thread::spawn(move || f(&theirs))
     }
 
-    /// Asserts the sum, and the counts of sleepers, once all threads have let go. Unless another sleeper keeps PASSED there
-    /// (`spared`), an unlock has taken PASSED back, or no thread has slept.
+    /// Asserts the sum, and the counts of sleepers, once all threads have released the lock. Unless another sleeper keeps
+    /// PASSED there (`spared`), an unlock has taken PASSED back, or no thread has slept.
     fn assert_sum(&self, sum: u32) {
         self.take(0);
         // SAFETY: under the lock.

@@ -10,7 +10,7 @@
 //! *Check.* In debug builds and in models each thread counts the locks that it holds, and an acquisition against the order
 //! panics before it waits: in the first run that takes the locks so, not only in the run where both threads meet.
 //! [`assert_none_held`] is the other half of the rule: no lock is held across a switch of stacks, except a lock that a commit
-//! hook, which runs on the same thread, lets go. Release builds have none of this: a lock is that of `store_lock.rs`.
+//! hook, which runs on the same thread, releases. Release builds have none of this: a lock is that of `store_lock.rs`.
 //!
 //! A goroutine may park while it holds a lock of another kind: a type of `sync`, an I/O lock, the lock of `SingleFlight`.
 
@@ -142,7 +142,7 @@ macro_rules! ranked {
         $(#[$guard_doc])*
         pub(crate) struct $guard<'a, T> {
             plain: $plain_guard,
-            /// After the lock is let go.
+            /// After the lock is released.
             _held: check::Held,
         }
 
@@ -167,7 +167,7 @@ macro_rules! ranked {
 ranked! {
     /// A lock that loom sees.
     Mutex,
-    /// What the lock protects, until it is let go.
+    /// What the lock protects, until the lock is released.
     MutexGuard, over plain::Mutex<T>, plain::MutexGuard<'a, T>
 }
 
@@ -178,7 +178,7 @@ pub(crate) use Mutex as HostMutex;
 ranked! {
     /// A lock of the host's own, which outlives an execution: parking_lot's, in models.
     HostMutex,
-    /// What the lock protects, until it is let go.
+    /// What the lock protects, until the lock is released.
     HostMutexGuard, over parking_lot::Mutex<T>, parking_lot::MutexGuard<'a, T>
 }
 
@@ -372,7 +372,7 @@ mod tests {
         panic_of(|| drop(heaps[1].lock()));
     }
 
-    /// Fails if a lock that was let go still counts as held, in whatever order the locks were let go.
+    /// Fails if a lock that was released still counts as held, in whatever order the locks were released.
     #[test]
     fn what_is_let_go_is_held_no_more() {
         let (channel, central) = (Mutex::new(Rank::Channel, ()), Mutex::new(Rank::Central, ()));

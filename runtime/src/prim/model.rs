@@ -64,7 +64,7 @@ pub(crate) mod plain {
         static RANKS: Ranks = Ranks::new();
     }
 
-    /// Calls `f` with the calling thread's ranks. A lock that is let go after loom has ended its thread is not counted.
+    /// Calls `f` with the calling thread's ranks. A lock that is released after loom has ended its thread is not counted.
     pub(crate) fn with_ranks(f: impl FnOnce(&Ranks)) {
         let _ended = RANKS.try_with(f);
     }

@@ -239,7 +239,7 @@ pub enum Mutant {
     PickUnclaimed,
     /// An owner claims a part of its own ring without Release.
     PickClaimRelaxed,
-    /// An owner that has moved goroutines in its ring lets go of its claim without Release.
+    /// An owner that has moved goroutines in its ring releases its claim without Release.
     PickRelaxed,
     /// An owner wakes no M for the goroutines that it had in hand while it picked one out.
     PickWakesNobody,
@@ -1319,10 +1319,10 @@ pub enum Mutant {
     /// The end of a runtime leaves a use of the descriptor with its abandoned goroutine.
     UsersLeftBehind,
 
-    // Locks that are let go by a store (`models/store_lock.rs`).
+    // Locks that are released by a store (`models/store_lock.rs`).
     /// A lock is taken without Acquire.
     StoreLockTakenRelaxed,
-    /// A lock is let go without Release.
+    /// A lock is released without Release.
     StoreLockFreedRelaxed,
     /// A thread that lets a lock go wakes no sleeper.
     StoreLockWakesNobody,

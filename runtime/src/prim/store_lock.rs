@@ -1,4 +1,4 @@
-//! A lock that is let go by a store.
+//! A lock that is released by a store.
 //!
 //! *The problem.* A lock of one word is taken by an exchange, and released by another exchange, because a thread that has to
 //! sleep notes that in the same word. Each exchange is a full fence, and the fences are most of the cost of a send into a

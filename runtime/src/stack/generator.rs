@@ -340,7 +340,7 @@ pub(crate) fn least_left(_address: usize) -> usize {
     usize::MAX
 }
 
-/// A function apart from `call_on`, which may go on on other threads.
+/// A function apart from `call_on`, which may continue on other threads.
 #[inline(never)]
 fn send(inner: &mut LocalGenerator<'_, usize, usize>, word: usize) -> usize {
     match catch_unwind(AssertUnwindSafe(|| inner.raw_send(Some(word)))) {

@@ -532,7 +532,7 @@ impl StatusWord {
     /// Clears the scan bit, and takes over the queueing that was deferred meanwhile.
     pub(crate) fn unhold(&self) -> Then {
         // Release: the stack was read before the next M runs on it: partners `run`, `cancel_park` and `discard`. Acquire: the M
-        // or waker that has set DEFERRED has let go of the G: partners `run`, `cancel_park` and `ready`.
+        // or waker that has set DEFERRED has released the G: partners `run`, `cancel_park` and `ready`.
         self.update(
             both(Acquire.unless(UnholdWithoutAcquire), Release.unless(UnholdWithoutRelease)),
             |word| {

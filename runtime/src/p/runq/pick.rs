@@ -1,11 +1,11 @@
 //! The owner takes a G out of the middle of its ring.
 //!
 //! ```text
-//!            a thief copies these     these can be taken                  the owner's claim, up to the one it wants
+//!            a thief copies these     these can be taken                  the owner's claim, up to the wanted G
 //!    ··· │ ······················ │ ······················ │ free ···     │ a b c W │ d e ···
 //!        ▲ steal                  ▲ real                   ▲ tail         ▲ steal   ▲ real
 //!
-//!                                                          it moves a b c on by one, and lets go:    │ a b c │ d e ···
+//!                                                          it moves a b c on by one, and releases:   │ a b c │ d e ···
 //!                                                                                                    ▲ steal, real
 //! ```
 //! *The obvious way* is to move the Gs before `W` while thieves can copy them; then a thief reads slots that are being written.

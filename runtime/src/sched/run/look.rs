@@ -3,8 +3,8 @@
 //! An M takes one goroutine after another from the queue of its P. If the M looked nowhere else, the goroutines in the
 //! global queue, in the poller and in the queues of other Ps would wait for as long as this queue lasts. So there are:
 //!
-//! * *visits*: every 61st goroutine (or every N-th, by the policy's `tick`) is taken from the head of the global queue, if that
-//!   queue has one. At a visit, if no M waits in the poller, the M also polls, and serves the timers of idle Ps
+//! * *visits*: every 61st goroutine (or every N-th, by the policy's `tick`) is taken from the P's mailbox or the head of the
+//!   global queue, if there is one. At a visit, if no M waits in the poller, the M also polls, and serves the timers of idle Ps
 //!   (`sched/timers/mod.rs`). Long goroutines bring the visit forward, to [`MAX_VISIT_GAP`] after the last, but no two visits
 //!   precede successive goroutines. Every [`SHARE_EVERY`]th visit, and each visit that came early, takes the P's share of the
 //!   queue instead of one goroutine, unless a round is on;

@@ -15,8 +15,8 @@
 //!
 //! * a goroutine stands in the P's own queue, in the global queue, in a mailbox, or in the batch or the queue of a class above
 //!   `Background`;
-//! * a job above `Background` stands on the P and does not belong to the running goroutine, as no job does that stood there
-//!   when that goroutine came to the P without a tick (`M::acquire_for_own`);
+//! * a job above `Background` stands on the P and belongs to another goroutine than the running one: so does each job that
+//!   stood there when the running goroutine came to the P without a tick (`M::acquire_for_own`);
 //! * a job above `Background` stands on a P that has retired (`sched/run/jobs.rs`): that job has no owner to come to it, and an
 //!   M whose goroutine runs on looks for none;
 //! * the runtime ends: then the ender waits.
