@@ -107,7 +107,7 @@ macro_rules! future {
 
         impl<$($($declared)*)?> Drop for $name $(<$($used),+>)? {
             fn drop(&mut self) {
-                // SAFETY: the future is dropped where it was pinned, if it was polled, and is not moved any more.
+                // SAFETY: the future is dropped where it was pinned, if polled, and is not moved any more.
                 let ($it, wait) = unsafe { ::std::pin::Pin::new_unchecked(self) }.parts();
                 wait.leave($of);
             }

@@ -245,7 +245,7 @@ impl<T> Chan<T> {
         if state.meets
             && let Some(sender) = State::claim(&mut state.senders)
         {
-            // SAFETY: `State::claim` has claimed the record's wait: its owner sleeps until it is readied.
+            // SAFETY: `State::claim` has claimed the record's wait: its owner sleeps until readied.
             let it = unsafe { &sender.as_ref().value };
             let from = it.slot().cast::<T>();
             if from.is_null() {
@@ -478,7 +478,7 @@ impl<T> Chan<T> {
                 unless!(ChanRoomTellsNobody, state.tell_send_watchers(woken));
                 return;
             };
-            // SAFETY: `State::claim` has claimed the record's wait: its owner sleeps until it is readied.
+            // SAFETY: `State::claim` has claimed the record's wait: its owner sleeps until readied.
             let it = unsafe { &sender.as_ref().value };
             let from = it.slot().cast::<T>();
             if from.is_null() {

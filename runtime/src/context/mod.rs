@@ -496,7 +496,7 @@ impl Cancel {
 
 unwind_safe!(Cancel);
 
-/// Ends a context when it is dropped; made by [`Cancel::drop_guard`]. The drop does not block.
+/// Ends a context when dropped; made by [`Cancel::drop_guard`]. The drop does not block.
 ///
 /// ```
 /// use gmp::context::{Context, ContextError};

@@ -295,7 +295,7 @@ impl<'scope> ForkScope<'scope, '_> {
         forked.push(Forked { record, slot: None });
         if forker.is_some() {
             let window = enter().expect("fork: a forker stays a goroutine");
-            // SAFETY: the record stays until it is settled.
+            // SAFETY: the record stays until settled.
             let name = unsafe { record.as_ref() }.name();
             if let Some(last) = forked.last_mut() {
                 last.slot = Sched::offer(window, name);

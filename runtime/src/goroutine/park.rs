@@ -1,7 +1,7 @@
 //! [`park`](crate::park) and [`Unparker`]: the building block of a wait in a program's own protocol.
 //!
-//! Each goroutine and each plain thread has one token (`sync/token.rs`), made when it is first needed. A goroutine keeps the
-//! token among its `local!` variables, a plain thread in the host, so that models have a token for each of loom's threads.
+//! Each goroutine and each plain thread has one token (`sync/token.rs`), made when first needed. A goroutine keeps the token
+//! among its `local!` variables, a plain thread in the host, so that models have a token for each of loom's threads.
 
 use crate::host::{Active, Clock, Threads};
 use crate::impls::{opaque, unwind_safe};

@@ -161,7 +161,7 @@ impl<T> JoinHandle<T> {
     /// As a rule a goroutine resumes on its waker's P, where the data that the waker hands over is in the cache. A hint is for
     /// a goroutine whose own data is larger than what it is handed, such as the keeper of a table. A waker on another P puts
     /// the goroutine into the mailbox of the P that the hint names, under the lock of the global queue, and wakes a thread for
-    /// that P if it is idle; [`Affinity`] says when another P takes the goroutine.
+    /// that P if idle; [`Affinity`] says when another P takes the goroutine.
     ///
     /// The hint has no effect on a goroutine of another class than [`Normal`](crate::Priority::Normal), on one that is locked
     /// to its thread, and under the [policies](crate::policy) with one queue. A goroutine that comes back from a blocking call

@@ -107,7 +107,7 @@ impl HandoffWord {
     }
 
     /// Acquires the P. Returns the new lease, which the acquirer remembers. The lease has a new generation, so the request of a
-    /// retaker that judged the P while it was idle fails.
+    /// retaker that judged an idle P fails.
     pub(crate) fn take_up(&self, entries: Entries) -> Lease {
         let word = self.0.load(Relaxed);
         let quick = if entries == Entries::Quick { QUICK } else { 0 };

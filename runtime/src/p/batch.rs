@@ -3,7 +3,7 @@
 //!
 //! The batch is a ring like that of the `Normal` goroutines (`runq.rs`), without `runnext`. So thieves take from the batch by
 //! the same protocol, and every last look at a P's ring is a look at its batch as well (`sched/run/classes.rs`). The owner
-//! fills the batch only when it is empty, so all its goroutines are of the class that it shows, and stand in the order of their
+//! fills only an empty batch, so all goroutines of the batch are of the class that it shows, and stand in the order of their
 //! age. For thieves that class is a hint: the owner might have filled the batch anew meanwhile.
 
 use crate::g::GRef;

@@ -49,7 +49,7 @@ use crate::sched::watch::dump::{Wanted, dump_all};
 ///
 /// The signal is caught when the first runtime of the process starts, unless the program has set the signal's action before: a
 /// handler of the program stays, and so does a signal that is ignored. A handler that the program sets later replaces this one.
-/// A receiver of [`signal::notify`](crate::signal::notify), even one from before the first runtime, has the signal until it is
+/// A receiver of [`signal::notify`](crate::signal::notify), even one from before the first runtime, has the signal until
 /// dropped; then SIGQUIT asks for a dump again. `GMPDEBUG=sigquit=off` leaves the signal alone. While there is no runtime,
 /// SIGQUIT ends the process as usual.
 ///

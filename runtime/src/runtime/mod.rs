@@ -437,9 +437,9 @@ impl Runtime {
     /// functions that were inlined, are shown with debug information; `debug = "line-tables-only"` in the profile is enough.
     /// Without it the call may be shown under the name of an inner function that was not inlined.
     ///
-    /// A goroutine is held for some microseconds while its innermost 63 frames are read; if it is readied meanwhile, it runs
-    /// after that. A goroutine that never ran is shown as not started. A goroutine that runs, or hangs in a call that blocks
-    /// its thread, is interrupted by a signal to say where it is: see [`dump`](crate::dump#goroutines-that-run). The amount of
+    /// A goroutine is held for some microseconds while its innermost 63 frames are read; if readied meanwhile, it runs after
+    /// that. A goroutine that never ran is shown as not started. A goroutine that runs, or hangs in a call that blocks its
+    /// thread, is interrupted by a signal to say where it is: see [`dump`](crate::dump#goroutines-that-run). The amount of
     /// stack in use is not shown for a goroutine that is parked in [`with_stack`](crate::with_stack). There are no frames with
     /// the feature `generator`, and therefore on architectures other than x86-64. Names are looked up while no goroutine is
     /// held, on another thread if a goroutine asks: that takes milliseconds the first time, or some hundred milliseconds in a

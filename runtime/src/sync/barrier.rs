@@ -295,7 +295,7 @@ impl Future for BarrierWait<'_> {
 
 impl Drop for BarrierWait<'_> {
     fn drop(&mut self) {
-        // SAFETY: the future is dropped where it was pinned, if it was polled, and is never moved again.
+        // SAFETY: the future is dropped where it was pinned, if polled, and is never moved again.
         let (barrier, round, task) = unsafe { Pin::new_unchecked(self) }.parts();
         if let Some(Gone::Left(mut state)) = task.leave(&barrier.state) {
             mutant!(BarrierDropsTheCounted: return);

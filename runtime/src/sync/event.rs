@@ -33,7 +33,7 @@ struct Ask {
     alone: Cell<bool>,
 }
 
-// SAFETY: the event is Sync; the cell belongs to the notifier that has claimed the wait, and to the owner once it is readied.
+// SAFETY: the event is Sync; the cell belongs to the notifier that has claimed the wait, and to the owner once readied.
 unsafe impl Send for Ask {}
 
 impl Ask {

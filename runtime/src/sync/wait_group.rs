@@ -376,7 +376,7 @@ impl Future for WaitGroupWait {
 
 impl Drop for WaitGroupWait {
     fn drop(&mut self) {
-        // SAFETY: the future is dropped where it was pinned, if it was polled, and is never moved again.
+        // SAFETY: the future is dropped where it was pinned, if polled, and is never moved again.
         let (count, task) = unsafe { Pin::new_unchecked(self) }.parts();
         count.leave(task);
     }

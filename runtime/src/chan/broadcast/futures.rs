@@ -79,7 +79,7 @@ impl<T: Clone> Future for Recv<'_, T> {
 
 impl<T> Drop for Recv<'_, T> {
     fn drop(&mut self) {
-        // SAFETY: the future is dropped where it was pinned, if it was polled, and is never moved again.
+        // SAFETY: the future is dropped where it was pinned, if polled, and is never moved again.
         let (receiver, _, task) = unsafe { Pin::new_unchecked(self) }.parts();
         several::leave(task, &receiver.shared.state);
         receiver.ring_for_the_rest();

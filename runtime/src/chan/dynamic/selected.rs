@@ -1,4 +1,4 @@
-//! The operation that a [`Select`](super::Select) has chosen, until it is completed.
+//! The operation that a [`Select`](super::Select) has chosen, until completed.
 
 use super::Home;
 use crate::chan::select::{Inline, Selected, Space};

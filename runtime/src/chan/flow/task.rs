@@ -169,8 +169,8 @@ impl TaskReceive {
         };
         let node = self.node();
         match taken {
-            // SAFETY: `take` has claimed the sender, which sleeps until it is readied below. The record leaves the queue before
-            // it is dropped: a counterpart takes it out, or `leave` does.
+            // SAFETY: `take` has claimed the sender, which sleeps until readied below. The record leaves the queue before it is
+            // dropped: a counterpart takes it out, or `leave` does.
             Taken::Promise(sender) => unsafe {
                 sender.as_ref().value.set_wait_result(WaitResult::Partner(state.ask_for_task(node)));
                 woken.add(sender);

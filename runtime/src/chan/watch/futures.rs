@@ -45,7 +45,7 @@ impl<T> Future for Changed<'_, T> {
 
 impl<T> Drop for Changed<'_, T> {
     fn drop(&mut self) {
-        // SAFETY: the future is dropped where it was pinned, if it was polled, and is never moved again.
+        // SAFETY: the future is dropped where it was pinned, if polled, and is never moved again.
         let (receiver, task) = unsafe { Pin::new_unchecked(self) }.parts();
         several::leave(task, &receiver.shared.state);
         receiver.shared.ring_for_the_rest(receiver.bell.as_ref(), receiver.seen);

@@ -130,7 +130,7 @@ unsafe extern "C-unwind" fn cross(start: *mut u8, f: *mut (), shim: Shim) {
     )
 }
 
-/// C2; C5 and C6 when it is dropped.
+/// C2; C5 and C6 when dropped.
 struct Entered<'a> {
     pool: &'a StackPool,
     stack: ManuallyDrop<StackMem>,

@@ -23,8 +23,8 @@
 //! asked for the next `AHEAD` when these have been tried.
 //!
 //! The race is a value on the caller's stack, and the winner leaves that value: whatever ends the call, also an unwinding,
-//! closes all other attempts and the set. No attempt is registered in a runtime's poller; the set is, and deregisters when it
-//! is dropped.
+//! closes all other attempts and the set. No attempt is registered in a runtime's poller; the set is, and deregisters when
+//! dropped.
 //!
 //! *No more than `MOST` are under way.* A name server may give hundreds of addresses where nobody answers, and an attempt at
 //! such an address lasts for two minutes: the attempts would fill the table of descriptors, with a stagger of zero at once, and

@@ -48,7 +48,7 @@ impl<H: Host> IdleSet<H> {
         self.ps.pop()
     }
 
-    /// Takes this P, if it is idle.
+    /// Takes this P, if idle.
     pub(crate) fn take_this_p(&mut self, wanted: PRef<H>) -> Option<PRef<H>> {
         let at = self.ps.iter().position(|&p| p == wanted)?;
         Some(self.ps.remove(at))

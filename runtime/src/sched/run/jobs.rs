@@ -168,7 +168,7 @@ impl<H: Host> Sched<H> {
             Entry::Goroutine(g) => return Some(g),
             Entry::Job(job) => job,
         };
-        // SAFETY: the record was taken out of its slot, or never put in: the forker keeps it until it is settled.
+        // SAFETY: the record was taken out of its slot, or never put in: the forker keeps it until settled.
         let there = unsafe { job.as_ref() };
         let birth =
             Birth { name: None, stack_size: there.stack_size(self.config.stack_size), site: there.site };

@@ -227,7 +227,7 @@ impl<H: Host> Sched<H> {
         found
     }
 
-    /// Takes an idle P that has mail; else the wanted P if it is idle, or any other idle P.
+    /// Takes an idle P that has mail; else the wanted P, if that is idle, or any other idle P.
     pub(crate) fn addressee_or(&self, central: &mut Central<H>, wanted: Option<PRef<H>>) -> Option<PRef<H>> {
         let wanted =
             if central.globq.mail.is_empty() { wanted } else { self.idle_addressee(central).or(wanted) };

@@ -155,7 +155,7 @@ impl<H: Host> Guard<H> {
         true
     }
 
-    /// Arms the callback, or moves it to another time if it is armed. Returns `true` if the callback was armed before.
+    /// Arms the callback, or moves it to another time if armed. Returns `true` if the callback was armed before.
     pub(crate) fn set(&self, due: Nanos) -> bool {
         let call = &self.0;
         let mut locked = call.timers.lock();

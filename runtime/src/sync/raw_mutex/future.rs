@@ -30,7 +30,7 @@ impl Attempt {
         Attempt { since: None, woken: 0, starved: 0 }
     }
 
-    /// For a future without a place in the queue: takes the lock if it is free.
+    /// For a future without a place in the queue: takes the lock if free.
     fn begin(&mut self, mutex: &RawMutex) -> bool {
         if self.woken == 0 && mutex.try_lock() {
             return true;

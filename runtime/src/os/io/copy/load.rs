@@ -70,7 +70,7 @@ impl Drop for Buffer {
     }
 }
 
-/// A pipe, both ends of which never block; the drop puts it back if it is empty.
+/// A pipe, both ends of which never block; the drop puts it back if empty.
 pub(super) struct Pipe {
     /// `None` once the drop has taken it.
     ends: Option<(io::PipeReader, io::PipeWriter)>,

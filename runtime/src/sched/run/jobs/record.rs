@@ -197,7 +197,7 @@ impl<H: Host, F: FnOnce() -> R, R> Record<H, F, R> {
     /// # Safety
     /// As `Job::run`; `job` belongs to a record of this type.
     unsafe fn run(job: NonNull<Job<H>>) {
-        // SAFETY: by this function's contract the record belongs to the caller until it is settled.
+        // SAFETY: by this function's contract the record belongs to the caller until settled.
         let record = unsafe { job.cast::<Self>().as_ref() };
         // SAFETY: as above; a job runs once.
         let f = unsafe { record.take() };
