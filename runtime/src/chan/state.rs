@@ -25,8 +25,8 @@
 //! * A sender in a `select!` finds a receiver that waits in this queue alone. The receiver's wait stays open, and the
 //!   receiver sleeps on.
 //! * A sender in a `select!` finds a receiver that waits in a `select!`. The sender claims the receiver's wait, so that no
-//!   other channel can end it, and readies the receiver at once. The receiver is *coming*: it is about to take the lock, and to
-//!   queue a partner record if the message is not in its slot by then.
+//!   other channel can end that wait, and readies the receiver at once. The receiver is *coming*: it is about to take the lock,
+//!   and to queue a partner record if the message is not in its slot by then.
 //!
 //! ```text
 //!   sender:    F1 lock: take the ticket's record out of `promised`; claim its wait (or it is coming); message into its slot

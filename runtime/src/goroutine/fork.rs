@@ -20,7 +20,7 @@ use std::marker::PhantomData;
 use std::panic::Location;
 use std::ptr::NonNull;
 
-/// Runs `a`, and `b` after it, or beside it if another thread of the runtime has nothing else to do. Returns both values.
+/// Runs `a`, and `b` after `a`, or beside `a` if another thread of the runtime has nothing else to do. Returns both values.
 /// rayon's `join`, for goroutines. Blocks the goroutine until `b` is over, if another thread has begun `b`.
 ///
 /// `b` costs no goroutine as long as no thread takes it: a record of `b` lies on the caller's stack meanwhile. When `a` is over

@@ -26,8 +26,8 @@
 //!              T4 copy the slots · T5 exchange: steal = real, wherever pops have moved it, the release
 //! ```
 //! A slot is read after O3 and T2, and written again after T5 and O1. Each pair is a Release and an Acquire, so slots can be
-//! plain memory. `runnext` changes only by exchanges: the owner's exchange sets it to a G, the owner's or a thief's sets it to
-//! null.
+//! plain memory. `runnext` changes only by exchanges: an exchange of the owner stores a G, one of the owner or of a thief
+//! stores null.
 //!
 //! Invariants:
 //! 1. steal ≤ real ≤ tail ≤ steal + size. The owner alone moves tail, and writes only slots from tail on.

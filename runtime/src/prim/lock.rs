@@ -26,13 +26,13 @@ use std::ops::{Deref, DerefMut};
 )]
 #[repr(u8)]
 pub(crate) enum Rank {
-    /// A node in the tree of contexts: `context/tree.rs`. The node's channel is closed under it.
+    /// A node in the tree of contexts: `context/tree.rs`. The node's channel is closed under this lock.
     Context,
     /// The bells of a channel with many receivers: `chan/several.rs`.
     Bells,
     /// A channel's state: `chan/state.rs`. A select holds those of all its arms.
     Channel,
-    /// A condition variable's queue: `sync/condvar.rs`. The mutex is unlocked under it.
+    /// A condition variable's queue: `sync/condvar.rs`. The mutex is unlocked under this lock.
     Condvar,
     /// The queue of any other type of `sync`: `sync/wait_queue.rs`.
     WaitQueue,
@@ -50,7 +50,7 @@ pub(crate) enum Rank {
     PoolShard,
     /// The queue of an I/O lock: `net/io_lock.rs`.
     IoLock,
-    /// The pollers that know a socket: `net/socket.rs`. The socket's descriptor is registered under it.
+    /// The pollers that know a socket: `net/socket.rs`. The socket's descriptor is registered under this lock.
     Registrations,
     /// The context that ends the waits for a name at the next change of a socket: `net/socket/present.rs`.
     PresentContext,
@@ -79,7 +79,7 @@ pub(crate) enum Rank {
     Debugger,
     /// The CPUs of a thread, which are set under this lock: `m/bound.rs`.
     Bound,
-    /// Whether an M sleeps on its note: `m/apart.rs`. The CPUs of its thread are set under it.
+    /// Whether an M sleeps on its note: `m/apart.rs`. The CPUs of the M's thread are set under this lock.
     Apart,
     /// The state of a thread as the kernel reports it: `host/native/watch.rs`.
     ThreadWatch,

@@ -61,7 +61,7 @@ pub(crate) struct Line {
     calls: &'static str,
 }
 
-/// Waits in line, until the given time at most. When it returns `Ok`, its caller has the turn.
+/// Waits in line, until the given time at most. After `Ok` the caller has the turn.
 pub(crate) type WaitInLine<'a> = &'a mut dyn FnMut(Option<Nanos>) -> io::Result<()>;
 
 /// The right to have a call under way.

@@ -20,7 +20,7 @@
 //! StopFence.
 //!
 //! K1 comes before K2: a waker that finds the record can ready the goroutine at once, for another M, and by then the context is
-//! saved. The M moves the hook to its own stack before it runs the hook. After the record is published neither the hook nor the
+//! saved. The M moves the hook to its own stack before running the hook. After the record is published neither the hook nor the
 //! M touches anything of the G but its status word: the goroutine might have run on and ended.
 //!
 //! If the user has registered functions around each switch, a goroutine does K2 by itself, and suspends itself later:

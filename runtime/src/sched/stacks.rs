@@ -25,8 +25,8 @@
 //!   the stack; if W4 comes first, R2 sees W2.
 //!
 //! W4 puts back only the stack. The goroutine, which might already run on another M, keeps its reservation, and gives that back
-//! at its end: if the host counted fewer reservations than there are, its count would wrap, and it would refuse spawns for
-//! good.
+//! at its end: if the host counted fewer reservations than there are, the count would wrap, and the host would refuse spawns
+//! for good.
 //!
 //! If the missing resource comes back without the end of a goroutine, as memory for page tables does, only L1 asks again. While
 //! the monitor sees `stacks_wanted`, it does not sleep for good; W5 comes after W2, so a monitor that has missed the word is

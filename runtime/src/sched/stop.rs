@@ -452,7 +452,7 @@ impl<H: Host> Sched<H> {
         unless!(TaskEndTellsNobody, wake_aside::<H>(self.descs.end()));
     }
 
-    /// `m` leaves for good, and puts its P down, if it holds one.
+    /// `m` leaves for good, and puts its P, if any, down.
     pub(crate) fn m_leaves(&self, m: &M<H>) {
         let mut central = self.central.lock();
         if m.p().is_some() {

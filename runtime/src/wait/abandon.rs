@@ -38,7 +38,7 @@ impl AbandonHook {
     }
 
     /// Runs the hooks of a goroutine that will not run again. The goroutine's wait is claimed, or the goroutine is in no queue
-    /// from which an M takes; and no waker is between its claim and its `ready`.
+    /// from which an M takes; and no waker is between claim and `ready`.
     pub(crate) fn run_of<H: Host>(g: GRef<H>) {
         g.leave();
         // AcqRel: of several threads that find the goroutine abandoned, one runs the hook; each exchange is the partner of the

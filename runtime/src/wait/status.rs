@@ -460,8 +460,8 @@ impl StatusWord {
     /// goroutine may be in the middle of an open wait: a nudge has made it runnable, or it came back without a P.
     ///
     /// Returns `false` if a waker has claimed that wait, and not yet readied the owner. That waker might be writing to the
-    /// owner's record, so no abandon hook may run now. The owner is parked again, and the caller leaves it to the waker, which
-    /// queues it, and finds that the runtime has ended.
+    /// owner's record, so no abandon hook may run now. The owner is parked again, and the caller leaves the owner to the waker,
+    /// which queues it, and finds that the runtime has ended.
     #[must_use]
     pub(crate) fn seize_queued(&self) -> bool {
         // Acquire: what a waker that found the owner queued has handed over: partner `ready`. Release: the caller, which has

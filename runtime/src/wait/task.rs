@@ -28,14 +28,14 @@
 //!
 //! *A dropped future passes its notification on*: F3's caller does that, and `leave` tells whether F3 has won or lost.
 //!
-//! A waker is foreign code, which can take locks of its own, and panic. The library calls it with none of its own locks held,
-//! outside of windows, and never on an M's own stack: if a task is readied there, a goroutine of the library calls the waker
-//! ([`wake`]), or a thread, for which the call might have to wait (`sched/calls.rs`). The library knows a waker of
+//! A waker is foreign code, which can take locks of its own, and panic. The library calls a waker with none of the library's
+//! locks held, outside of windows, and never on an M's own stack: if a task is readied there, a goroutine of the library calls
+//! the waker ([`wake`]), or a thread, for which the call might have to wait (`sched/calls.rs`). The library knows a waker of
 //! [`block_on`](crate::block_on) by its table: that waker is a plain ready, which may be done anywhere.
 //!
-//! No interrupt ends a wait inside a waker, even if its caller runs under a context that is done. An interrupt might unwind the
-//! waker while it waits for the lock of its executor's queue: then the task would not be queued, and no other call would come.
-//! The caller itself does not block, and goes on afterwards.
+//! No interrupt ends a wait inside a waker, even if the waker's caller runs under a context that is done. An interrupt might
+//! unwind the waker while it waits for the lock of its executor's queue: then the task would not be queued, and no other call
+//! would come. The caller itself does not block, and goes on afterwards.
 //!
 //! Checked by `models/task.rs`.
 

@@ -26,7 +26,7 @@
 //! * *The end*: a closed channel is not drained while a message is granted. T2 tells the receivers behind the task of the end,
 //!   or T3 gives them the message.
 //! * *A message too many*: a send that finds a task has met a receiver, and is done. If T3 finds no receiver, the message stays
-//!   in the ring, even on a channel without a buffer, where the next receive takes it before it looks for a sender.
+//!   in the ring, even on a channel without a buffer, where the next receive takes that message before looking for a sender.
 //!
 //! A message that a `select!` has promised to a task is granted when it is there. If the promise is withdrawn, the task looks
 //! again. Until then, its record is Held and keeps its place. No other waiter depends on a Held task, so the drop of a Held

@@ -118,9 +118,9 @@ impl Raw {
             let mut how = how.until(earlier(limit, state.turn_of(queued)));
             mutant!(TickReceiveQueuesLate: drop(state); state = self.state.lock());
             let node = match record.get() {
-                // `set` writes the record in place. For `get_or_init` the compiler puts it together in another frame, and loads
-                // bytes there that it has just stored in parts. Such a load waits until all stores before it are in the cache,
-                // and a goroutine that has slept for long stores to lines that are not there.
+                // `set` writes the record in place. For `get_or_init` the compiler puts the record together in another frame,
+                // and loads bytes there that were just stored in parts. Such a load waits until all stores before it are in the
+                // cache, and a goroutine that has slept for long stores to lines that are not there.
                 None => {
                     drop(record.set(Record::new(wait.waiter(), slot.cast(), Kind::Alone)));
                     NonNull::from(record.get().expect("recv_tick: made just now"))

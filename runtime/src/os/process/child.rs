@@ -89,10 +89,10 @@ impl Process {
         }
     }
 
-    /// Notes that the status was taken if no process has the number: it is free (`ESRCH`), or a thread has it (`ENOENT`, in
-    /// older kernels `EINVAL`). A child that has ended keeps its number until its status is taken; so other code has taken the
-    /// status, and the number may become another child's. A signal by a thread's number goes to the whole process, which may be
-    /// this one.
+    /// Notes that the status was taken if no process has the number: the number is free (`ESRCH`), or a thread has it
+    /// (`ENOENT`, in older kernels `EINVAL`). A child that has ended keeps its number until its status is taken; so other code
+    /// has taken the status, and the number may become another child's. A signal by a thread's number goes to the whole
+    /// process, which may be this one.
     fn note_if_gone(&mut self) {
         let is_no_process = |refused: &io::Error| {
             matches!(refused.raw_os_error(), Some(libc::ESRCH | libc::ENOENT | libc::EINVAL))

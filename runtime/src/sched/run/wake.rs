@@ -489,7 +489,7 @@ mod tests {
         assert!(permits.try_acquire(1), "the permit was granted to a goroutine that never runs");
     }
 
-    /// Fails if the abandon hook of such a goroutine is run while a waker is between its claim and its ready, or is never run.
+    /// Fails if the abandon hook of such a goroutine runs between a waker's claim and ready, or never runs.
     #[test]
     fn a_nudged_goroutine_whose_runtime_has_gone_is_left_to_its_waker() {
         static RUNS: AtomicU32 = AtomicU32::new(0);

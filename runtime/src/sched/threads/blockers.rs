@@ -28,8 +28,8 @@
 //! *No blocker is forgotten*: while `blockers` is not empty, an M is on its way. B1 and B2 are one section of the lock, and so
 //! are H1 and H2: when an M has found no blocker at H2, a blocker that comes later finds no M on its way, and sends one. An M
 //! on its way comes, unless its thread is refused, or the runtime ends: then the ender takes the blockers (`stop.rs`). *No
-//! other work is forgotten* for a blocker: an M that is sent for the blockers between its I1 and its I3 (`run/spin.rs`) might
-//! see work at I3, and can't take it. So that M summons another M (S2 and S3 of a submission).
+//! other work is forgotten* for a blocker: an M that is sent for the blockers between I1 and I3 (`run/spin.rs`) might see work
+//! at I3, and can't take it. So that M summons another M (S2 and S3 of a submission).
 //!
 //! *If there is no M*, at `max_threads` or because a thread was refused, the blockers go to the global queue
 //! (`blockers_go_back`). An M with a P that runs one of them gives that P away and is blocked, as in the obvious way. An M that

@@ -36,7 +36,8 @@
 //! * another monitor might carry a callback that it took from a heap: `serving` says so from before that monitor takes the
 //!   callback until the callback is a goroutine. For goroutines that it found in the poller the first case holds;
 //! * the timer thread says under its lock what it is about to do;
-//! * a thread inside `run` might have been woken: then its goroutine has ended, and was no longer live when its M gave up;
+//! * a thread inside `run` might have been woken: then the goroutine for which the thread waits has ended, and was no longer
+//!   live when that goroutine's M gave up;
 //! * other threads: the kernel counted the threads while no thread of the library was awake to start one, and there are no
 //!   other threads.
 //!
