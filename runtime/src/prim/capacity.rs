@@ -51,8 +51,8 @@ pub(crate) const KEEP_ALIVE: Option<Duration> =
 pub(crate) const LOOK_AROUND: Duration = Duration::from_micros(if cfg!(gmp_loom) { 0 } else { 50 });
 /// A queue that is younger gets no help. In a model an M helps every queue that looks no younger than its own.
 pub(crate) const HELP_FLOOR: Duration = Duration::from_micros(if cfg!(gmp_loom) { 0 } else { 200 });
-/// As `HELP_FLOOR`, if the kernel runs another of our Ms in place of the owner: longer than the kernel's slice, which is 4 ms
-/// with twice as many busy threads as CPUs.
+/// As `HELP_FLOOR`, if the kernel runs another of the runtime's Ms in place of the owner: longer than the kernel's slice, which
+/// is 4 ms with twice as many busy threads as CPUs.
 pub(crate) const HELP_FLOOR_OFF: Duration = Duration::from_millis(if cfg!(gmp_loom) { 0 } else { 4 });
 /// How long the timer thread waits for another callback before it ends. A model's waits are not ended by time.
 pub(crate) const LINGER: Duration = Duration::from_millis(if cfg!(gmp_loom) { 0 } else { 100 });

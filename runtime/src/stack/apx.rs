@@ -1,4 +1,4 @@
-//! Refuses builds for processors with APX, whose registers r16 to r31 our switch would lose.
+//! Refuses builds for processors with APX, whose registers r16 to r31 the switch would lose.
 //!
 //! Each call may destroy r16 to r31, and the compiler knows that of calls. An asm block has to list them, but rustc has no
 //! names for them yet, and `clobber_abi("sysv64")` leaves them out. So if the compiler uses these registers, it prefers them

@@ -8,7 +8,7 @@
 //!   stack was made.
 //! - The crate's handlers for SIGSEGV and SIGBUS are installed by the first `Coro::new`, and the crate's panic hook
 //!   goes around the user's at the first resume in the process.
-//! - An overflow leaves the goroutine without unwinding it and comes out of `resume` as a panic, on which we abort.
+//! - An overflow leaves the goroutine without unwinding it and comes out of `resume` as a panic, on which the process aborts.
 //! - Dropping a suspended generator resumes it with a panic, on the thread that drops it. So a Coro keeps the generator in
 //!   `ManuallyDrop`, and only `retire` drops it.
 //! - Such an overflow is reported in the crate's words: no goroutine, no spawn site, no frames.

@@ -43,10 +43,10 @@ use crate::net::methods::with_a_frame;
 /// }
 /// ```
 ///
-/// *The other function*, [`std::io::copy`], takes every `Read` and `Write`, ours too, and copies through a buffer of 8 KiB on
-/// the stack. For its own types std's function uses the kernel, by specialization, which stable Rust lacks elsewhere; here
-/// bounds on the types take its place: a call that compiles copies by the kernel. Bytes in a `BufReader`'s buffer must be taken
-/// out before.
+/// *The other function*, [`std::io::copy`], takes every `Read` and `Write`, those of this library too, and copies through a
+/// buffer of 8 KiB on the stack. For its own types std's function uses the kernel, by specialization, which stable Rust lacks
+/// elsewhere; here bounds on the types take its place: a call that compiles copies by the kernel. Bytes in a `BufReader`'s
+/// buffer must be taken out before.
 ///
 /// *How.* The first bytes go through a buffer. When two reads in a row have filled the buffer of 32 KiB, the source has more:
 /// from then on a file is sent by `sendfile(2)`, and the bytes of a socket or a pipe go through a pipe of the library's by

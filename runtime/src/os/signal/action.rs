@@ -1,22 +1,23 @@
 //! The actions of signals, as the kernel knows them, and the handler.
 //!
-//! While a signal has listeners its action is `on_signal`; `before` is the action that `on_signal` has replaced, and that comes
-//! back. Another library may install a handler over ours, and call ours from it. Then ours can't be taken out: ours is *behind*
-//! that handler, and passes signals on. That library may also put our handler back after the last listener has left: then our
-//! handler finds that it is the signal's action while no receiver listens, and takes itself out.
+//! While a signal has listeners its action is the handler of this file, `on_signal`; `before` is the action that `on_signal`
+//! has replaced, and that comes back. Another library may install a handler over `on_signal`, and call `on_signal` from it.
+//! Then `on_signal` can't be taken out: it is *behind* that handler, and passes signals on. That library may also put
+//! `on_signal` back after the last listener has left: then `on_signal` finds that it is the signal's action while no receiver
+//! listens, and takes itself out.
 //!
 //! ```text
 //!   listener, under the registry's lock            handler
 //!
 //!   L1  `listens` := true                          H1  `listens`?  tell the thread; done
-//!   L2  the action := ours                         H2  is the action ours?  no: pass on to `before`; done
+//!   L2  the action := `on_signal`                  H2  is the action `on_signal`?  no: pass on to `before`; done
 //!                                                  H3  the action := `before`
-//!                                                  H4  `listens`?  the action := ours, tell the thread; done
+//!                                                  H4  `listens`?  the action := `on_signal`, tell the thread; done
 //!                                                      no: raise the signal again
 //! ```
-//! If H3 comes after L2, H4 sees L1, and undoes H3. If H3 comes before L2, the action is ours in the end, too; the signal came
-//! before `notify` had returned. If the program sets an action between H2 and H3, the handler puts that action back, and it
-//! stays.
+//! If H3 comes after L2, H4 sees L1, and undoes H3. If H3 comes before L2, the action is `on_signal` in the end, too; the signal
+//! came before `notify` had returned. If the program sets an action between H2 and H3, the handler puts that action back, and
+//! it stays.
 
 use super::number::Signal;
 use super::pending::Pending;
@@ -127,7 +128,7 @@ fn is_ours(action: &libc::sigaction) -> bool {
     action.sa_sigaction == on_signal as *const () as usize
 }
 
-/// Our handler, in place of `before`.
+/// The action with `on_signal`, in place of `before`.
 fn ours(signal: Signal, before: &libc::sigaction) -> libc::sigaction {
     let mut ours = *before;
     ours.sa_sigaction = on_signal as *const () as usize;
@@ -135,8 +136,8 @@ fn ours(signal: Signal, before: &libc::sigaction) -> libc::sigaction {
     let children = before.sa_flags & (libc::SA_NOCLDSTOP | libc::SA_NOCLDWAIT);
     ours.sa_flags = libc::SA_SIGINFO | children;
     if is_handler(before) {
-        // The library of that handler may count on interrupted calls, or on restarted ones; and, as ours calls that handler, on
-        // the thread's own stack: std's signal stacks have room for a small handler.
+        // The library of that handler may count on interrupted calls, or on restarted ones; and, as `on_signal` calls that
+        // handler, on the thread's own stack: std's signal stacks have room for a small handler.
         ours.sa_flags |= before.sa_flags & USUAL;
     } else {
         ours.sa_flags |= USUAL;
@@ -178,9 +179,9 @@ pub(super) struct Action {
     /// The action before all that.
     original: libc::sigaction,
     ignored: bool,
-    /// Our handler is behind another one.
+    /// `on_signal` is behind another handler.
     behind: bool,
-    /// Our handler has been set, and no action of ours has replaced it since. A handler that was set after ours may call ours.
+    /// `on_signal` has been set, and this library has not replaced it since. A handler that was set later may call `on_signal`.
     placed: bool,
 }
 
@@ -197,7 +198,7 @@ impl Action {
         let mut before = exchange(signal, None)?;
         // The action that is there after a `reset` is the one that comes back.
         let anew = !self.placed && !self.ignored;
-        // Ours is not behind another handler if the kernel refused the last `release`.
+        // `on_signal` is not behind another handler if the kernel refused the last `release`.
         self.behind &= !is_ours(&before);
         if self.behind && is_handler(&before) {
             self.placed = true;
@@ -218,7 +219,7 @@ impl Action {
                 return Ok(());
             }
             if again && !is_ours(&replaced) {
-                // The program has set this handler over ours, and may call ours from it.
+                // The program has set this handler over `on_signal`, and may call `on_signal` from it.
                 exchange(signal, Some(&replaced))?;
                 self.behind = is_handler(&replaced);
                 return Ok(());
@@ -237,7 +238,7 @@ impl Action {
             match replace(signal, is_ours, before) {
                 Ok(None) => self.placed = false,
                 Ok(Some(other)) => self.behind = is_handler(&other),
-                // Our handler stays, and passes signals on; so a handler that is set from now on may call ours.
+                // `on_signal` stays, and passes signals on; so a handler that is set from now on may call it.
                 Err(_refused) => self.behind = true,
             }
         }

@@ -1,4 +1,4 @@
-//! Reports of our stacks to tools that watch a program's memory. There are none unless a cfg names the tool.
+//! Reports of the library's stacks to tools that watch a program's memory. There are none unless a cfg names the tool.
 //!
 //! | cfg | tool | is told |
 //! | --- | --- | --- |
@@ -16,8 +16,8 @@
 //! `with_stack` makes a call on another stack: a `Call` lives on the outer stack as long as the call takes. A goroutine leaves
 //! and arrives on any of its stacks.
 //!
-//! One tool at a time, and only with our own switch: the `generator` backend reports to no tool. Without a tool all of this is
-//! empty. How to build and run with each: `docs/stacks.md`.
+//! One tool at a time, and only with the switch of `stack/switch.rs`: the `generator` backend reports to no tool. Without a
+//! tool all of this is empty. How to build and run with each: `docs/stacks.md`.
 
 #[cfg(any(all(gmp_valgrind, gmp_asan), all(gmp_valgrind, gmp_tsan), all(gmp_asan, gmp_tsan)))]
 compile_error!("one of the cfgs gmp_valgrind, gmp_asan and gmp_tsan at a time");

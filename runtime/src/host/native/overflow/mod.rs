@@ -3,7 +3,7 @@
 //! ```text
 //!   fault ──▶ in the guard of the stack that runs here, and the stack pointer has come down to it?
 //!               yes: message, frames (`report.rs`), SIGABRT
-//!               no:  the handler from before, as if ours were not there
+//!               no:  the handler from before, as if this one were not there
 //! ```
 //! The stack on which the faulting code runs is the current M's goroutine's own, or its innermost segment (`segment.rs`), or
 //! the segment of a plain thread. The handler finds all of them without a lock: the M by the thread-local; the rest belongs to
@@ -14,18 +14,18 @@
 //! function that was not compiled to do so (`-fstack-clash-protection`) meets the guard if its frame is no larger than the
 //! guard; with a larger frame the function may step over the guard, and the overflow is not seen.
 //!
-//! The previous handler gets every other fault: ours calls it with the kernel's arguments, under the signal mask with which it
-//! was installed. A disposition that can't be called, above all the default action, is put back, and the fault repeats itself
-//! there. The kernel raises no SIGBUS for a page of a stack, so that signal is left alone.
+//! The previous handler gets every other fault: this handler calls it with the kernel's arguments, under the signal mask with
+//! which it was installed. A disposition that can't be called, above all the default action, is put back, and the fault repeats
+//! itself there. The kernel raises no SIGBUS for a page of a stack, so that signal is left alone.
 //!
 //! std's handler, and many handlers that report crashes, set the default action and return, so that the fault repeats itself. A
-//! signal that a process has sent does not repeat itself. So our handler then ends the process by that signal, as the sender
+//! signal that a process has sent does not repeat itself. So this handler then ends the process by that signal, as the sender
 //! wants (`native/end.rs`). Without a runtime, std's handler loses the first such signal, and the second one ends the process.
 //! Two other ways are wrong:
 //!
-//! * *To return*, with the default action set: the process goes on without our handler, and the next overflow is not reported.
-//! * *To put ours back*: a process with std's handler survives any number of such signals, and one whose handler sets the
-//!   default action and raises the signal itself never ends.
+//! * *To return*, with the default action set: the process goes on without this handler, and the next overflow is not reported.
+//! * *To put this handler back*: a process with std's handler survives any number of such signals, and one whose handler sets
+//!   the default action and raises the signal itself never ends.
 //!
 //! Everything the handler does is async-signal-safe: it takes no lock, allocates nothing, and calls `write`, `poll` and
 //! `readlink`. The second of two threads that overflow waits for the end of the process.

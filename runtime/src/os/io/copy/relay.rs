@@ -7,7 +7,7 @@
 //! | --- | --- | --- |
 //! | file | file | `copy_file_range`, from the first byte on |
 //! | file | socket, pipe | `sendfile` |
-//! | socket, pipe | any | `splice` into a pipe of ours, and out of it |
+//! | socket, pipe | any | `splice` into a pipe of the library's, and out of it |
 //!
 //! The state of the pipe in between says which end has to be waited for: the pipe is empty when bytes are taken from the
 //! source, so `EAGAIN` is the source's, and not empty when bytes are given to the sink, so `EAGAIN` is the sink's. The copy
