@@ -15,9 +15,9 @@
 //!                                                  H4  `listens`?  the action := `on_signal`, tell the thread; done
 //!                                                      no: raise the signal again
 //! ```
-//! If H3 comes after L2, H4 sees L1, and undoes H3. If H3 comes before L2, the action is `on_signal` in the end, too; the signal
-//! came before `notify` had returned. If the program sets an action between H2 and H3, the handler puts that action back, and
-//! it stays.
+//! If H3 comes after L2, H4 sees L1, and undoes H3. If H3 comes before L2, the action is `on_signal` in the end, too; the
+//! signal came before `notify` had returned. If the program sets an action between H2 and H3, the handler puts that action
+//! back, and it stays.
 
 use super::number::Signal;
 use super::pending::Pending;
