@@ -146,8 +146,7 @@ pub(crate) struct Socket<S: AsFd> {
     /// Whether the descriptor was made outside, and is of another kind than its type says: a short read does not say that
     /// nothing is left.
     foreign: bool,
-    /// Whether the descriptor may be borrowed from code that goes on using it, so that a close has to leave the descriptor, and
-    /// its number, alone.
+    /// Whether the descriptor may be borrowed from code that goes on using it: a close has to leave the descriptor alone.
     borrowed: bool,
     users: Users,
     read: Lane,
