@@ -472,7 +472,7 @@ impl Runtime {
     /// Joining one of these goroutines returns an error for which [`is_shutdown`](crate::JoinError::is_shutdown)
     /// returns `true`.
     ///
-    /// Destructors may do what they may do in any unwinding, park as well: the shutdown waits for them, and for the goroutines
+    /// Destructors may do what they may do in any unwinding, and may park: the shutdown waits for them, and for the goroutines
     /// that they wait for. In a destructor a wait is not interrupted, and [`std::thread::panicking`] returns `true`. A panic
     /// that leaves a destructor ends the process, as in std. Goroutines of a [`scope`](crate::scope()) are unwound before the
     /// goroutine that waits for them. A `catch_unwind` that does not ask [`is_interrupt`](crate::is_interrupt) can stop the

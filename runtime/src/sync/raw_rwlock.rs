@@ -16,9 +16,9 @@
 //! *Readers try.* A reader that was granted the lock holds it before it runs. If many goroutines share a few Ps, the next
 //! writer would wait for all of these readers. Each of them would get its turn, read, read again, find that writer, and queue:
 //! a convoy that does not end, since the writer grants them the lock once more. So if the lock is free and no writer waits, a
-//! reader is notified without a grant, and *tries*, like a reader that has just come. A reader that finds a writer again queues
-//! and *insists*: that reader is granted the lock after the writer. A reader that tries holds nothing, and no waiter waits for
-//! it.
+//! reader is notified without a grant, and *tries*, like a reader that has just come. If that reader finds a writer again, the
+//! reader queues and *insists*: it is granted the lock after that writer. A reader that tries holds nothing, and no waiter
+//! waits for it.
 //!
 //! Readers are granted the lock, and do not try, in two cases. If a writer waits, a trying reader would release neither that
 //! writer nor a reader behind it, as it may have nothing to unlock. If the lock is held for reading, as after a downgrade,
