@@ -88,8 +88,8 @@ impl<T> Sender<T> {
 
 /// A [`Receiver`] that a task polls, from which a `Stream` can be made (`gmp-futures` has one). Dereferences to the receiver,
 /// whose blocking calls can be used, too. After a poll that returned `Pending`, call [`stop`](Self::stop) before one of these:
-/// until then the poll keeps its place in the queue, and the next message may be kept for it, so that a blocking receive would
-/// wait in vain.
+/// until then the poll's place in the queue remains, and the next message may be kept for the poll, so that a blocking receive
+/// would wait in vain.
 ///
 /// ```
 /// use gmp::{block_on, chan};
@@ -247,13 +247,13 @@ impl<T> PollSender<T> {
         }
     }
 
-    /// Returns the sender, and the message on its way, if it was not sent by now.
+    /// Returns the sender, and the message on its way, if not sent by now.
     pub fn into_inner(mut self) -> (Sender<T>, Option<T>) {
         let message = self.take_back();
         (std::mem::replace(&mut self.sender, super::never_sender()), message)
     }
 
-    /// Takes back the message on its way, if it was not sent by now.
+    /// Takes back the message on its way, if not sent by now.
     pub fn take_back(&mut self) -> Option<T> {
         self.send.take()?.as_mut().take_back(self.sender.chan())
     }

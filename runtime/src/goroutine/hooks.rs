@@ -16,9 +16,9 @@
 //! | does not have to wait | not at all |
 //! | calls [`yield_now`](crate::yield_now) | once |
 //! | has lost its P, as it blocked its thread or ran for long, and waits for one at its next call that may park, or at the end of [`blocking`](crate::blocking) | once around that wait |
-//! | blocks its thread, in `blocking` or unmarked, while others take over | not at all: it stays on its thread |
+//! | blocks its thread, in `blocking` or unmarked, while others take over | not at all: the goroutine stays on its thread |
 //! | begins, or ends | not at all: a thread has nothing of any goroutine then, and the destructors of `local!` tell of an end |
-//! | unwinds, and parks in a destructor | as usual; it comes back on the same thread |
+//! | unwinds, and parks in a destructor | as usual; the goroutine comes back on the same thread |
 //! | is woken to be unwound, by a context or the end of its runtime | those for resume run before the unwinding begins |
 //! | is left behind by the end of its runtime | those for suspend only |
 //!
@@ -37,22 +37,22 @@
 //!   called, too: the switch that is under way keeps the pairs that it began with, and the goroutine's next switch is the first
 //!   to call the new pair. Each call adds a pair for good, so a function should call it once, not at each switch.
 //! * **Unwind**: at that point the wait is published or over. A panic in a function ends the process too, after its message.
-//! * Take long, or much stack: they run at each switch of each goroutine, on stacks of 64 KiB.
+//! * Take long, or much stack: the functions run at each switch of each goroutine, on stacks of 64 KiB.
 //!
 //! # Cost
 //!
 //! If no function is registered, a park or yield costs one comparison more. If functions are, a park takes a slower path, and
 //! calls the functions.
 
-// "It stays on its thread": without the look at `has_switch_hooks` in `wants_p_of` (`sched/threads/blockers.rs`) a goroutine
-// that calls `blocking` while others wait would go to another thread.
+// "The goroutine stays on its thread": without the look at `has_switch_hooks` in `wants_p_of` (`sched/threads/blockers.rs`) a
+// goroutine that calls `blocking` while others wait would go to another thread.
 
 use crate::host::Active;
 use crate::sched::switch;
 
 /// Registers two functions for all goroutines of all runtimes of the process, for good: `suspend` is called before a goroutine
-/// leaves its thread, and `resume` when it is back. Never blocks, and can be called anywhere, also in a registered function:
-/// see [the module](self#what-they-must-not-do).
+/// leaves its thread, and `resume` when the goroutine is on a thread again. Never blocks, and can be called anywhere, also in a
+/// registered function: see [the module](self#what-they-must-not-do).
 ///
 /// Of several pairs, the last registered one suspends first and resumes last, as guards are dropped in the opposite order. A
 /// goroutine that has been suspended without a pair is resumed without that pair.

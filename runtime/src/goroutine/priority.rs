@@ -7,8 +7,8 @@ use crate::runtime::priority::Priority;
 
 impl Builder {
     /// Sets the goroutine's class. A class other than `Normal` overrides [`fair`](Self::fair) and [`affinity`](Self::affinity):
-    /// the goroutine stands in the queue of its class, which all Ps share, each time that it is ready. That costs the lock of
-    /// that queue, where a `Normal` goroutine is put into a ring without a lock.
+    /// whenever the goroutine is ready, it stands in the queue of its class, which all Ps share. That costs the lock of that
+    /// queue, where a `Normal` goroutine is put into a ring without a lock.
     ///
     /// ```
     /// use gmp::{Builder, Priority};
@@ -91,8 +91,8 @@ pub fn priority() -> Priority {
     M::<Active>::current().and_then(M::g).map_or(Priority::Normal, |g| g.class())
 }
 
-/// Changes the class of the calling goroutine, and returns the class that it had. The change takes effect the next time that
-/// the goroutine yields or parks. Does not block.
+/// Changes the class of the calling goroutine, and returns the previous class. The change takes effect the next time that the
+/// goroutine yields or parks. Does not block.
 ///
 /// ```
 /// use gmp::Priority;

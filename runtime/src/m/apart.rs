@@ -14,7 +14,7 @@
 //!
 //! *Here* the owner of a P remembers the M that it has woken last. If that M has not run after [`PATIENCE`], the owner takes
 //! its own CPU out of the affinity mask of the M's thread. If the thread is queued there, the kernel moves it to another CPU at
-//! once. When the M runs, it restores its thread's mask before it does anything else:
+//! once. When the M runs, it first restores its thread's mask:
 //!
 //! ```text
 //!   M without work                                 owner of a P
@@ -80,7 +80,7 @@ struct State {
     kept: Option<Box<(CpuSet, CpuSet)>>,
 }
 
-/// The M that a P's owner has woken last. Hints: an owner might have lost the P by the time it writes them.
+/// The M that a P's owner has woken last. Hints: an owner might have lost the P by the time of the write.
 pub(crate) struct Sent<H: Host> {
     m: AtomicPtr<M<H>>,
     /// When the owner first looked after that M, in nanoseconds; zero before.
@@ -187,7 +187,7 @@ impl<H: Host> Sched<H> {
     }
 }
 
-/// Gives the calling thread, that of `m`, the mask that it `had`, unless the program has given it another one meanwhile.
+/// Gives the calling thread, that of `m`, the mask `had`, unless the program has set another one meanwhile.
 #[cold]
 fn allow<H: Host>(m: &M<H>, had: &CpuSet, has: &CpuSet) -> io::Result<()> {
     if H::affinity(&m.local, CALLER)? != *has {

@@ -1,8 +1,8 @@
 //! The CPUs of an M's thread, if Ps are bound to CPUs (`RuntimeBuilder::cpu_sets`).
 //!
-//! *The set follows the P.* An M that acquires a P gives its thread the P's set, unless the thread already has that set; a
-//! thread that loses its P, and goes on with the user's code, gets back the set that it had before. A thread without a P that
-//! sleeps keeps its set: it uses no CPU, and mostly its next P is its last one.
+//! *The set follows the P.* An M that acquires a P gives its thread the P's set, unless the thread already has that set. A
+//! thread that loses the P, and goes on with the user's code, gets back the set from before. A thread that sleeps without a P
+//! keeps the set: a sleeper uses no CPU, and the next P is mostly the last one.
 //!
 //! An M sets the CPUs of its own thread, but an M that does not come back to the runtime can't. So the monitor, which has taken
 //! the P, sets that thread's CPUs from outside, and at the same moment the M might come back, acquire another P, and set the
@@ -15,10 +15,10 @@
 //!   B2  lock: notes the new lease,                 L2  lock: is that lease still the one that is noted?
 //!       gives the thread the P's set                   then notes none, and gives the thread its own set
 //! ```
-//! If B2 comes first, L2 finds another lease, and does nothing; if L2 comes first, B2 finds the thread with its own set, and
-//! sets it again. Both system calls are made under the lock, so that their order is that of the notes. The lock also keeps the
-//! monitor from a thread that has ended, whose number might be that of another process by then: before its thread ends, the M
-//! notes that it has no lease.
+//! If B2 comes first, L2 finds another lease, and does nothing; if L2 comes first, B2 finds the thread with the thread's own
+//! set, and sets the P's set again. Both system calls are made under the lock, so that their order is that of the notes. The
+//! lock also keeps the monitor from a thread that has ended, whose number might be that of another process by then: before the
+//! thread ends, the M notes that there is no lease.
 //!
 //! *What the program sets stays.* A goroutine can set the CPUs of its thread, above all a goroutine that is bound to that
 //! thread. So each change first reads the thread's set; if that is not the set that the runtime has noted, the runtime makes no
@@ -45,9 +45,9 @@ pub(crate) struct Bound(Mutex<State>);
 struct State {
     /// The set that the thread had before the first change; `None` before that change.
     own: Option<Box<CpuSet>>,
-    /// The number of the set that the thread was given; `None`: its own.
+    /// The number of the set that the thread was given; `None`: the thread's own set.
     given: Option<u32>,
-    /// The P for which the thread has its set, and the lease. `None`: no P, or the thread sleeps.
+    /// The P to which the thread's set belongs, and the lease. `None`: no P, or the thread sleeps.
     lease: Option<(u32, Lease)>,
 }
 
@@ -58,7 +58,7 @@ impl Bound {
 }
 
 impl State {
-    /// Gives the thread set number `to`, or its own set, unless the program has given it another one meanwhile.
+    /// Gives the thread set number `to`, or the thread's own set, unless the program has set another one meanwhile.
     fn change<H: Host>(
         &mut self,
         sets: &CpuSets,
@@ -86,7 +86,7 @@ pub(super) const CALLER: u32 = 0;
 
 impl<H: Host> M<H> {
     /// For the M's own thread, after the M has acquired a P: gives the thread the P's CPUs, if Ps are bound to CPUs, and shows
-    /// where it runs, if there are several caches.
+    /// the thread's CPU, if there are several caches.
     #[inline]
     pub(crate) fn go_where_the_p_belongs(&self) {
         if self.sched().config.cpu_sets.is_some() || H::has_several_caches() {
@@ -104,7 +104,7 @@ impl<H: Host> M<H> {
         p.queue_age.show_cpu(H::cpu());
     }
 
-    /// B2, for an M that holds the P with this number by this lease; `None`: gives the thread its own set.
+    /// B2, for an M that holds the P with this number by this lease; `None`: gives the thread's own set back.
     #[cold]
     fn bind(&self, sets: &CpuSets, lease: Option<(u32, Lease)>) {
         let mut state = self.bound.0.lock();
@@ -114,8 +114,8 @@ impl<H: Host> M<H> {
         self.sched().tell_unbound(changed);
     }
 
-    /// For the own thread of an M that has given its P up, before it runs the user's code, or ends: gives the thread its own
-    /// set.
+    /// For the own thread of an M that has given up the P, before the user's code runs, or the M ends: gives the thread's own
+    /// set back.
     #[inline]
     pub(crate) fn go_where_the_thread_belongs(&self) {
         if let Some(sets) = &self.sched().config.cpu_sets {
@@ -130,7 +130,7 @@ impl<H: Host> M<H> {
         H::affinity(&self.local, CALLER).expect("cpus: a model's host tells them")
     }
 
-    /// For the M's own thread, which ends, or is no M any more: gives the thread its own set back, and forgets that set.
+    /// For the M's own thread, which ends, or is no longer an M: gives the thread's own set back, and forgets that set.
     pub(crate) fn forget_cpus(&self) {
         if let Some(sets) = &self.sched().config.cpu_sets {
             self.bind(sets, None);
@@ -139,15 +139,15 @@ impl<H: Host> M<H> {
     }
 }
 
-/// Returns the CPUs for a thread that the caller starts for the whole process; `None` stands for the CPUs of the caller. If the
-/// caller is an M, its own CPUs might be those of a P.
+/// Returns the CPUs for a thread that the caller starts for the whole process; `None` stands for the CPUs of the caller. An M's
+/// CPUs might be those of a P.
 pub(crate) fn cpus_of_the_process<H: Host>() -> Option<CpuSet> {
     M::<H>::current()?.sched().config.cpu_sets.as_ref().map(|sets| sets.base)
 }
 
 impl<H: Host> Sched<H> {
-    /// Gives the calling thread, which begins, the CPUs of the thread that built the runtime: so far it has those of its
-    /// starter, which might be those of a P.
+    /// Gives the calling thread, which begins, the CPUs of the thread that built the runtime: the kernel has given it those of
+    /// the starter, which might be those of a P.
     pub(crate) fn begin_where_the_runtime_was_built(&self, m: &M<H>) {
         if let Some(sets) = &self.config.cpu_sets {
             self.tell_unbound(H::set_affinity(&m.local, CALLER, &sets.base));

@@ -1,8 +1,8 @@
-//! What is known of an open file: whether a call on it may wait in line, and how its reads can be tried without waiting.
+//! What is known of an open file: whether calls may wait in line, and how reads can be tried without waiting.
 //!
-//! All of this is a hint. A file that is taken for another kind still gives the right bytes: its call holds a turn in line for
-//! longer than it should, or makes once more a try that is refused, or keeps its P until the monitor retakes it. So the hints
-//! are words that threads write as they learn.
+//! All of this is a hint. A file that is taken for another kind still gives the right bytes: the call holds a turn in line for
+//! longer than needed, or repeats a try that is refused, or keeps the P until the monitor retakes it. So the hints are words
+//! that threads write as they learn.
 //!
 //! *A file in memory* (tmpfs, ramfs) knows no reads that do not wait, and needs none: no disk has its bytes, unless the kernel
 //! has swapped them out, as it may swap the program's own memory. So a plain read serves as the try. Files of other file
@@ -19,14 +19,14 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
 /// The file's type has been looked at.
 const KNOWN: u8 = 1;
-/// Another process may keep a call waiting for as long as it likes.
+/// Another process may keep a call waiting without a limit.
 const ENDLESS: u8 = 2;
 /// The kernel refuses reads that do not wait.
 const REFUSES: u8 = 4;
 /// No disk has the file's bytes. Outweighs REFUSES, which another thread may set later.
 const MEMORY: u8 = 8;
 
-/// How a goroutine that keeps its P makes a read.
+/// How a goroutine makes a read without giving the P away.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Try {
     /// With `RWF_NOWAIT`.
@@ -39,17 +39,17 @@ pub(super) enum Try {
 #[derive(Debug, Default)]
 pub(super) struct Kind(AtomicU8);
 
-/// Returns what is known of the file with this name, before it is opened. The name may mean another file by then.
+/// Returns what is known of the file with this name, before the open. The name may mean another file by then.
 pub(super) fn of(path: &Path) -> Kind {
     fs::metadata(path).map_or_else(|_| Kind::default(), |file| Kind::from(&file))
 }
 
-/// Returns `true` if the kernel has the file with this name in its cache, and the file is endless. Never waits.
+/// Returns `true` if the kernel has the file with this name cached, and the file is endless. Never waits.
 pub(super) fn is_known_as_endless(path: &Path) -> bool {
     sys::cached(path).and_then(|file| sys::mode(file.as_fd())).is_some_and(is_endless)
 }
 
-/// A file without a type in its mode, such as an eventfd, a timer or an inotify, waits for others as a pipe does.
+/// A file whose mode has no type, such as an eventfd, a timer or an inotify, waits for others as a pipe does.
 fn is_endless(mode: u32) -> bool {
     !matches!(mode & libc::S_IFMT, libc::S_IFREG | libc::S_IFDIR | libc::S_IFLNK | libc::S_IFBLK)
 }
@@ -77,7 +77,7 @@ impl Kind {
         self.0.load(Relaxed) & ENDLESS != 0
     }
 
-    /// Returns how a read that does not wait is tried, if it is worth a try.
+    /// Returns how a read that does not wait is tried, if that is worthwhile.
     #[inline]
     pub(super) fn tries(&self) -> Option<Try> {
         match self.0.load(Relaxed) & (REFUSES | MEMORY) {
@@ -111,14 +111,14 @@ impl Kind {
         }
     }
 
-    /// The file of this kind is open: if its reads can't be tried, notes whether it is in memory. May wait.
+    /// The file of this kind is open: if reads can't be tried, notes whether the file is in memory. May wait.
     pub(super) fn opened(&self, file: &fs::File) {
         if self.tries().is_none() && sys::is_in_memory(file) {
             self.0.fetch_or(MEMORY, Relaxed);
         }
     }
 
-    /// Notes that the kernel refuses reads of this file that do not wait; with `EOPNOTSUPP` it refuses them for all regular
+    /// Notes that the kernel refuses reads of this file that do not wait; with `EOPNOTSUPP` the refusal holds for all regular
     /// files of the file system. May wait.
     #[cold]
     pub(super) fn refuses(&self, file: &fs::File, why: i32) {
@@ -139,7 +139,7 @@ struct Refusing([AtomicU64; 16]);
 static REFUSING: Refusing = Refusing([const { AtomicU64::new(0) }; 16]);
 
 impl Refusing {
-    /// Zero is no device: it marks a free place.
+    /// Zero is no device, and marks a free place.
     fn contains(&self, device: u64) -> bool {
         device != 0 && self.0.iter().any(|place| place.load(Relaxed) == device)
     }

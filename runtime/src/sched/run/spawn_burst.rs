@@ -15,8 +15,8 @@
 //!
 //! A spawner takes an idle P after [`BURST`] spawns without a P within [`BURST_WITHIN`], if the next spawn follows within the
 //! same time. A goroutine that spawns only now and then goes on without a P, and an M runs at once each goroutine that it
-//! spawns. A goroutine that has *given* its P away (`threads/blocking.rs`, `threads/blockers.rs`) takes none: it is about to
-//! block.
+//! spawns. A goroutine that has *given* its P away (`threads/blocking.rs`, `threads/blockers.rs`) is about to block, and takes
+//! none.
 //!
 //! Checked by `models/spawn_burst.rs`.
 
@@ -70,8 +70,8 @@ impl SpawnBurst {
     }
 }
 
-/// Called by a goroutine that is about to block its thread, and has no P to give away: it takes no P for spawns in that call.
-/// Does nothing on a plain thread.
+/// Called by a goroutine that is about to block its thread, and has no P to give away: spawns in that call take no P. Does
+/// nothing on a plain thread.
 pub(crate) fn goes_on_without_p<H: Host>() {
     if let Some(m) = M::<H>::current() {
         m.spawn_burst.end();

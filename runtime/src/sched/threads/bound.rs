@@ -1,8 +1,8 @@
 //! The Ms that wait for the goroutines that are bound to them, each with its goroutine: `locked.rs` says when they wait.
 //!
-//! Invariants, under the central lock: an M is in the list once at most, and while it is there, it has no assignment and its
-//! note is not woken. The finder that takes an M out assigns a P to it and wakes its note; the ender assigns nothing and wakes
-//! its note. So an M is woken once for each wait.
+//! Invariants, under the central lock: an M is in the list once at most; an M in the list has no assignment, and a note that is
+//! not woken. The finder that takes an M out assigns a P and wakes the note; the ender assigns nothing and wakes the note. So
+//! an M is woken once for each wait.
 
 use crate::g::GRef;
 use crate::host::Host;

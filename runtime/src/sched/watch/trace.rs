@@ -14,7 +14,7 @@
 //! | P's `status` | 0 idle, 1 running |
 //! | `gfreecnt` | Gs without a goroutine that the P keeps |
 //! | M's `p`, `curg`, `spinning` | as the M left them: a P that was taken away meanwhile is shown until the M notices |
-//! | M's `blocked` | it sleeps on its note |
+//! | M's `blocked` | the M sleeps on its note |
 //! | G's `status` | 1 runnable, 2 running, 4 waiting, followed by the wait reason |
 //!
 //! The monitor holds the central lock while it copies the numbers of Ps and Ms, not while it makes the text. The monitor holds
@@ -216,7 +216,7 @@ mod tests {
     fn trace_beside_a_blocker() -> String {
         let (ms, (released, release)) = (AtomicU32::new(0), mpsc::channel::<()>());
         let release = Mutex::new(release);
-        // The second M. If it was started for the P, it must not wait for good.
+        // The second M. An M that was started for the P must not wait for good.
         let starts = move || {
             if ms.fetch_add(1, Relaxed) == 1 {
                 let _released = release.lock().unwrap().recv_timeout(Duration::from_secs(1));

@@ -4,9 +4,9 @@
 //! (`Process::ask`; `host/native/sample/`). The Ms show which M that is, but only as a place to ask: the thread says which
 //! goroutine it was in, with the name and the spawn site, so nothing is read of a G that can end meanwhile.
 //!
-//! A goroutine can begin, park, or change its M in between. If a goroutine is not found where it was shown, the dump looks at
-//! it again: if it has parked, the dump holds it; if it has ended, the dump forgets it; if it runs, the dump asks for it. A
-//! goroutine that switches all the time can escape each of these looks, of which there are [`LOOKS`].
+//! A goroutine can begin, park, or change its M in between. A goroutine that is not found where an M showed it is looked at
+//! again: the dump holds a parked goroutine, forgets one that has ended, and asks for one that runs. A goroutine that switches
+//! all the time can escape each of these looks, of which there are [`LOOKS`].
 //!
 //! The goroutine that asks for the dump reads its own frames.
 
@@ -21,7 +21,7 @@ use std::collections::HashMap;
 /// How often the dump looks for a running goroutine.
 const LOOKS: u32 = 8;
 
-/// A goroutine that ran when it was looked at.
+/// A goroutine that ran at the look.
 pub(super) struct Runs<H: Host> {
     g: GRef<H>,
     id: u64,
@@ -90,7 +90,7 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Returns `true` if the goroutine still runs; otherwise it is in `all`, unless it has ended.
+    /// Returns `true` if the goroutine still runs. Otherwise `all` has the goroutine, unless that has ended.
     fn still_runs(&self, runs: &Runs<H>, all: &mut Snapshot) -> bool {
         if !runs.g.is_live() || runs.g.id() != runs.id {
             return false;
