@@ -4,12 +4,12 @@
 //! The waker's cell is made once for a goroutine, and kept with its `local!` variables; a nested call finds no kept cell and
 //! makes one. A plain thread makes a cell for each call.
 //!
-//! If the wait is ended from outside, the future is dropped before the throw, while nothing unwinds: its destructor may wait,
-//! and start goroutines, as after a poll. No interrupt ends the waits of that destructor.
+//! If the wait is ended from outside, the future is dropped before the throw, while nothing unwinds: the destructor may wait,
+//! and start goroutines, as after a poll. No interrupt ends the waits of the destructor.
 //!
-//! A future that was woken during its own poll is polled again. Other goroutines run before that if the P's queue or the
-//! global queue holds any; if they hold none, the caller gives way at each [`POLLS_ALONE`]th such poll, which also serves
-//! timers and the poller.
+//! A future that was woken during its own poll is polled again. Other goroutines run before that if the P's queue or the global
+//! queue holds any; otherwise the caller gives way at each [`POLLS_ALONE`]th such poll, which also serves timers and the
+//! poller.
 
 use crate::g::GRef;
 use crate::goroutine::own_frame::{MadeInOwnFrame, in_own_frame};
@@ -49,7 +49,7 @@ impl Drop for InUse {
     fn drop(&mut self) {
         // SAFETY: the cell is not used again.
         let cell = unsafe { ManuallyDrop::take(&mut self.cell) };
-        // The goroutine is the same, wherever it runs by now.
+        // The goroutine is the same, on whatever thread.
         if let Some(g) = self.g {
             g.locals().keep_waker_cell(cell);
         }
@@ -106,7 +106,7 @@ impl Pause {
     }
 }
 
-/// Returns `true` if it saw another goroutine that could run in place of the caller. A hint.
+/// Returns `true` if another goroutine could run in place of the caller. A hint.
 fn others_wait() -> bool {
     M::<Active>::current().is_some_and(|m| {
         let sched = m.sched();

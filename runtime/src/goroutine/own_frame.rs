@@ -58,7 +58,7 @@ pub(crate) fn throw_again(payload: Box<dyn Any + Send>) -> ! {
     resume_unwind(payload)
 }
 
-/// A value that is made in its place, and dropped there, in frames of their own.
+/// A value that is made in place, and dropped there, in frames of their own.
 pub(crate) struct MadeInOwnFrame<T> {
     value: MaybeUninit<T>,
     is_there: bool,
@@ -78,11 +78,11 @@ impl<T> MadeInOwnFrame<T> {
     #[inline]
     pub(crate) fn make(self: Pin<&mut Self>, make: impl FnOnce() -> T) -> Pin<&mut T> {
         assert!(!self.is_there, "make: there is a value");
-        // SAFETY: the value is pinned with `self`: it is dropped in its place, and no code here moves it.
+        // SAFETY: the value is pinned with `self`: dropped in place, and not moved by any code here.
         let this = unsafe { self.get_unchecked_mut() };
         in_own_frame(|| _ = this.value.write(make()));
         this.is_there = true;
-        // SAFETY: it was just written, and is pinned, as above.
+        // SAFETY: the value was just written, and is pinned, as above.
         unsafe { Pin::new_unchecked(this.value.assume_init_mut()) }
     }
 

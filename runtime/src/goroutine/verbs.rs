@@ -64,13 +64,13 @@ where
 ///
 /// [`Builder::affinity`] and [`JoinHandle::set_affinity`] take it. The goroutine is put in the mailbox of that P, and the
 /// thread that holds the P looks there before it looks for work in the global queue or on other Ps. The hint is no promise:
-/// while that P is busy, a thread that finds nothing else to do takes the goroutine after some microseconds, and when a P goes
-/// out of use, its mailbox is emptied into the global queue. So a wrong hint delays the goroutine for a moment, and has no
+/// while that P is busy, a thread that finds nothing else to do takes the goroutine after some microseconds, and the mailbox of
+/// a P that goes out of use is emptied into the global queue. So a wrong hint delays the goroutine for a moment, and has no
 /// other cost.
 ///
-/// A P is no CPU. The thread that holds a P mostly stays on its CPU while it has work, and
+/// A P is no CPU. A thread that holds a P and has work mostly stays on one CPU, and
 /// [`RuntimeBuilder::cpu_sets`](crate::RuntimeBuilder::cpu_sets) makes it stay. The hint is a number: in another runtime it
-/// names the P of that number. Under the [policies](crate::policy) with one queue it has no effect.
+/// names the P of that number. Under the [policies](crate::policy) with one queue the hint has no effect.
 ///
 /// ```
 /// use gmp::{Affinity, Builder};

@@ -35,7 +35,7 @@ unsafe fn drop_waker(cell: *const ()) {
     drop(unsafe { Arc::from_raw(cell.cast::<WakerCell<Active>>()) });
 }
 
-/// Returns a waker of the cell that is not counted: it is valid as long as the caller holds the cell.
+/// Returns a waker of the cell that is not counted, and is valid as long as the caller holds the cell.
 #[inline]
 pub(crate) fn waker_of(cell: &Arc<WakerCell<Active>>) -> ManuallyDrop<Waker> {
     // SAFETY: the functions fulfil the contract of a waker's. The caller holds the cell, and this waker is never dropped, so it

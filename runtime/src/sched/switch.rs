@@ -34,8 +34,8 @@
 //! before a wait is opened. Entries of other goroutines pay nothing for that. A call that never parks goes on as if the M had
 //! no P.
 //!
-//! The first switch of a call settles which functions are called: if functions are registered later, for example by one of
-//! these functions, they are not called for the resume alone. A goroutine that its runtime leaves behind is not resumed.
+//! The first switch of a call settles which functions are called: functions that are registered later, for example by one of
+//! these functions, are not called for the resume alone. A goroutine that its runtime leaves behind is not resumed.
 //!
 //! A goroutine learns *whether there are functions* from the word that it reads at each switch anyway, to see whether its
 //! runtime ends ([`AtSwitch`]). So `register` tells each runtime, and a runtime that starts looks by itself, once `register`
@@ -67,7 +67,7 @@ pub(crate) struct Hooks(Vec<Pair>);
 /// a single-writer word: a model has to see that the word decides.
 pub(crate) struct AtSwitch(AtomicU32);
 
-/// The duties that [`AtSwitch`] held when it was read.
+/// The duties that a read of [`AtSwitch`] has found.
 #[derive(Copy, Clone)]
 pub(crate) struct Duties(u32);
 
@@ -155,8 +155,8 @@ pub(crate) fn register<H: Host>(
     }
 }
 
-/// Tells all runtimes that there are functions. The caller's own runtime might not be in the list: it might have begun to end,
-/// or be a model's.
+/// Tells all runtimes that there are functions. The caller's own runtime might not be in the list: a runtime that has begun to
+/// end, or that is a model's, is not.
 fn tell_runtimes<H: Host>() {
     let all = H::shared().runtimes.as_ref().map(Runtimes::all).unwrap_or_default();
     for sched in all.iter().map(Arc::as_ref).chain(Sched::<H>::current()) {

@@ -1,8 +1,8 @@
 //! Wait queues, which the types of this folder share.
 //!
-//! A [`WaitQueue`] lies in a state under a `prim::Mutex`. A waiter queues a record that lies on its own stack; the
-//! waiter's commit hook releases the lock once the waiter is saved ([`wait_in`]). A *notifier* takes the first record
-//! out under the lock, claims the wait, and readies the waiter after the lock.
+//! A [`WaitQueue`] lies in a state under a `prim::Mutex`. A waiter queues a record on the waiter's stack; the commit hook
+//! releases the lock once the waiter is saved ([`wait_in`]). A *notifier* takes the first record out under the lock, claims the
+//! wait, and readies the waiter after the lock.
 //!
 //! Exactly one of two parties claims a wait, which ends the wait:
 //! * A notifier: the notifier's writes to the record and the state belong to the waiter.
@@ -10,10 +10,10 @@
 //!   the lock held and the record out of the queue: under that lock the waiter serves the waiters that its record held back.
 //!
 //! A waiter that can't be notified was interrupted, has timed out, or was left behind by its runtime: the notifier tries the
-//! next one. A waiter that was left behind never leaves the queue itself; its abandon hook acts for it
+//! next one. The abandon hook of a waiter that was left behind acts for that waiter, which never leaves the queue itself
 //! ([`HasWaitQueue::settle`]).
 //!
-//! A future stands in the queue by a record of its own ([`TaskIn`]). The drop of the future takes the record out, or passes its
+//! A future stands in the queue by a record, too ([`TaskIn`]). The drop of the future takes the record out, or passes the
 //! notification on.
 
 mod future;
@@ -31,7 +31,7 @@ use crate::wait::waiter::{Claimed, How, Wait, Waiter, Woke};
 pub(crate) use future::{Gone, TaskIn};
 use std::ptr::NonNull;
 
-/// A waiter and its request.
+/// A waiter and the request.
 #[repr(C)]
 pub(crate) struct Record<W> {
     hook: AbandonHook,

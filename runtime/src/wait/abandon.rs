@@ -11,11 +11,11 @@
 //! A G has room for one hook, that of the wait in which it is parked. A value that outlasts a wait has a
 //! [`StandingHook`], in a list whose head lies in the goroutine's first frame. Only the goroutine changes the list.
 //!
-//! So no other goroutine or thread can take a hook back: if it freed the value, the list would keep a dangling address. A
-//! `!Send` value that the user owns can still reach another goroutine, through a `thread_local!`. So the code that drops such a
-//! value calls `try_take_back`, which fails on another goroutine, and then leaks the value. A value in a function's frame stays
-//! with its goroutine: if its hook is not found, the process ends. A goroutine whose hooks were run never runs again, so it
-//! takes none back.
+//! So no other goroutine or thread can take a hook back: if the value were freed there, the list would keep a dangling address.
+//! A `!Send` value that the user owns can still reach another goroutine, through a `thread_local!`. So the code that drops such
+//! a value calls `try_take_back`, which fails on another goroutine, and then leaks the value. A value in a function's frame
+//! stays with that goroutine: if the hook is not found, the process ends. A goroutine whose hooks were run never runs again,
+//! and so takes none back.
 //!
 //! Checked by `models/event.rs`, `models/io_lock.rs`, `models/promise.rs` and `models/semaphore.rs`.
 

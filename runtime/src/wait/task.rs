@@ -14,8 +14,8 @@
 //!   F3  drop: claim the wait; won: leave the queue
 //!                             lost: until READY
 //! ```
-//! *No wake is lost.* The waker is protected by a lock of its own. Either F2 or R3 has that lock first: if R3 comes after F2,
-//! it takes the new waker; if R3 comes before F2, so did R2, and F2 sees READY.
+//! *No wake is lost.* The waker is protected by a lock of its own. Either F2 or R3 has that lock first: an R3 after F2 takes
+//! the new waker; if R3 comes before F2, so did R2, and F2 sees READY.
 //!
 //! *The record.* The record lies in the pinned future. A notifier touches the record from R1, which is under the queue's lock,
 //! to R2. F2 and F3 give the record up only when they have claimed the wait, or have seen READY. From R1 to R2 a notifier takes
@@ -115,7 +115,7 @@ impl<H: Host> Drop for Wakee<H> {
     }
 }
 
-/// Drops a waker, which is foreign code. A panic of it ends here, as in `call`: the caller goes on, for example to take its
+/// Drops a waker, which is foreign code. A panic there ends here, as in `call`: the caller goes on, for example to take its
 /// record out of the queue.
 pub(crate) fn discard<H: Host>(waker: Option<Waker>) {
     if let Some(waker) = waker {
@@ -307,7 +307,7 @@ fn wake_on_goroutine<H: Host>(m: &M<H>, waker: Waker) {
     }
 }
 
-/// Calls a waker. A panic of it ends here: the panic hook has printed it, and the caller's own work goes on.
+/// Calls a waker. A panic there ends here: the panic hook has printed the panic, and the caller's own work goes on.
 fn call<H: Host>(waker: Waker) {
     assert_none_held();
     call_foreign::<H>(waker, Waker::wake);

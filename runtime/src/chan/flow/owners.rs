@@ -20,7 +20,7 @@
 //! The slots of a bounded channel's buffer lie behind the channel, in the same allocation.
 //!
 //! Invariants:
-//! 1. An end that reads 1 as the count of its own kind is the only end of that kind, and stays the only one.
+//! 1. An end that reads 1 as the count of that end's kind is the only end of the kind, and stays the only one.
 //! 2. So a receiver that is the last one, and sees no sender, is alone with the channel.
 //! 3. A count never runs into the other half of the word: a clone that finds more than 2^31 ends of its kind, most of which
 //!    must have been leaked, ends the process.
@@ -137,7 +137,7 @@ impl<T> Owned<T> {
         Owned(chan)
     }
 
-    /// Makes a channel, and returns it for each of its two ends.
+    /// Makes a channel, and returns one value for each of the two ends.
     ///
     /// # Panics
     /// As `new`.
@@ -147,7 +147,7 @@ impl<T> Owned<T> {
         [Owned(owned.0), owned]
     }
 
-    /// Makes a channel that users can't close, for its only end, a receiver.
+    /// Makes a channel that users can't close, for the only end, a receiver.
     pub(crate) fn for_receiver(capacity: usize, tick: Option<Tick>) -> Self {
         Self::new(Room::Grows(capacity), tick, false, 0)
     }
@@ -175,7 +175,7 @@ impl<T> Owned<T> {
         std::process::abort()
     }
 
-    /// Does D1 for all but the last end of its kind. For the last end, which stays counted, returns the counts.
+    /// Does D1 for all but the last end of a kind. For the last end, which stays counted, returns the counts.
     #[inline]
     fn leave(&self, party: Party) -> Option<u64> {
         // Acquire: sees what the ends that went earlier have done: partners D1 and D3.
@@ -211,7 +211,7 @@ impl<T> Owned<T> {
         state.close(&mut woken);
         let leaked = state.promises + state.reserved > 0;
         drop(state);
-        // Declared before `ready`, so it is dropped after the wakers were called, which do not unwind.
+        // Declared before `ready`, so dropped after the wakers were called, which do not unwind.
         let _last = (!leaked).then(|| Last { chan: self.0, party: Party::Sender });
         woken.ready();
     }

@@ -53,7 +53,7 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
-/// The receives of a task, one after the other. Its owner calls `leave` before the drop.
+/// The receives of a task, one after the other. The owner of this value calls `leave` before the drop.
 pub(crate) struct TaskReceive {
     /// `Some` from the poll that finds no message to the poll that ends the wait.
     wait: Option<TaskWait<Active>>,
@@ -95,7 +95,7 @@ impl TaskReceive {
         let this = unsafe { self.get_unchecked_mut() };
         let mut slot = MaybeUninit::uninit();
         let taken = match &this.wait {
-            // An earlier poll has unwound: it opened no wait, and the record stands in its place.
+            // An earlier poll has unwound, and opened no wait; the record stands in its place.
             None if this.record.is_some() => Taken::Nothing,
             // SAFETY: the slot is valid for a write of a `T`.
             None => unsafe { chan.take_before_a_wait(slot.as_mut_ptr()) },
@@ -200,7 +200,7 @@ impl TaskReceive {
         }
     }
 
-    /// Ends a wait that the future has claimed itself, or that ended with its record Held.
+    /// Ends a wait that the future has claimed itself, or that ended with the record Held.
     fn forget<T>(&mut self, chan: &Chan<T>) {
         // SAFETY: the record belongs to this task, and stands in a queue of this channel or in none.
         unsafe {
@@ -222,7 +222,7 @@ impl TaskReceive {
         this.disarm();
         let Some(wait) = &this.wait else {
             if this.record.is_some() {
-                // An earlier poll has unwound: it ended the wait, and opened none.
+                // An earlier poll has unwound, ended the wait, and opened none.
                 this.forget(chan);
             }
             return;
@@ -239,9 +239,9 @@ impl TaskReceive {
     }
 }
 
-/// A send of one message by a task. Its owner calls `leave` or `take_back` before the drop.
+/// A send of one message by a task. The owner of this value calls `leave` or `take_back` before the drop.
 pub(crate) struct TaskSend<T> {
-    /// The message, until it was sent or given back.
+    /// The message, until sent or given back.
     message: MaybeUninit<T>,
     is_there: bool,
     /// `Some` from the poll that finds no room.
@@ -329,12 +329,12 @@ impl<T> TaskSend<T> {
         None
     }
 
-    /// Ends the send, and drops the message, if it was not sent.
+    /// Ends the send, and drops the message, if not sent.
     pub(crate) fn leave(self: Pin<&mut Self>, chan: Option<&Chan<T>>) {
         drop(self.take_back(chan));
     }
 
-    /// Ends the send. Returns the message, if it was not sent.
+    /// Ends the send. Returns the message, if not sent.
     pub(crate) fn take_back(self: Pin<&mut Self>, chan: Option<&Chan<T>>) -> Option<T> {
         // SAFETY: the record is dropped when it stands in no queue.
         let this = unsafe { self.get_unchecked_mut() };

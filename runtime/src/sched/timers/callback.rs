@@ -6,9 +6,9 @@
 //!    ▲                  │   ▲│
 //!    └───── stop ───────┘   └┘ set: moves it
 //! ```
-//! A [`Callback`] belongs to one heap for its whole life: the heap of the P on which it was made, or that of the timer thread
-//! if it was made outside of any runtime. `handle` says whether the callback is armed; like the heap, it is protected by the
-//! heap's lock. So a pop, a stop and a move happen one after the other, in the order in which they get the lock:
+//! A [`Callback`] belongs to one heap for life: the heap of the P on which the callback was made, or that of the timer thread
+//! if there was no runtime. `handle` says whether the callback is armed; like the heap, it is protected by the heap's lock. So
+//! a pop, a stop and a move happen one after the other, in the order in which they get the lock:
 //!
 //! * `stop` and `set` return `true` if the callback was armed. Then the firing for which it was armed has not begun, and never
 //!   happens.
@@ -45,7 +45,7 @@ use std::panic::Location;
 /// Where a callback runs.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum RunMode {
-    /// In a goroutine of its own; from the timer thread, on a callback thread.
+    /// In a new goroutine; from the timer thread, on a callback thread.
     Goroutine,
     /// As `Goroutine`, for the end of a context: `num_goroutines` does not count the goroutine, and the timer thread has the
     /// call made aside, because the functions on all callback threads might wait for it.
@@ -259,7 +259,7 @@ struct Firing<H: Host>(Option<Shared<Callback<H>>>);
 
 impl<H: Host> Drop for Firing<H> {
     fn drop(&mut self) {
-        // The goroutine was never run: the runtime ended, or had no stack for it. This thread must not make the call itself.
+        // The goroutine was never run: the runtime ended, or had no stack. This thread must not make the call itself.
         if let Some(call) = self.0.take() {
             mutant!(UnrunFiringLost: return);
             H::shared().timer_thread.leave(Call::Timer(call));

@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::ptr::NonNull;
 use std::task::{Context, Poll};
 
-/// A future's place in a queue of `S`. Its owner calls `leave` before the drop.
+/// A future's place in a queue of `S`. The future calls `leave` before the drop.
 pub(crate) struct TaskIn<S: HasWaitQueue> {
     waiting: Option<Waiting<S::Want>>,
     _pinned: PhantomPinned,
