@@ -1,6 +1,7 @@
 //! A channel that tells the time serves the receivers that wait in turn, and no turn is lost with a receiver that leaves.
 
 use common::bolt::bolted;
+use common::cpu::thread_time;
 use common::crew::{Crew, Member, each, everyone, join_all};
 use common::foreign::Task;
 use common::gate::Gate;
@@ -233,4 +234,22 @@ fn a_poll_that_unwinds_leaves_the_future_in_its_place() {
     until(|| begun.elapsed() > Duration::from_millis(50));
     assert!(task.poll(receives.as_mut()).is_ready());
     assert!(times.recv().is_ok());
+}
+
+/// Tasks wait for one channel, are polled again in vain, and leave, the last one first. Fails by the thread's time when each of
+/// them looks at all that wait before it: the number of looks is then some hundred million.
+#[test]
+fn many_tasks_share_a_channel() {
+    const TASKS: usize = 10_000;
+    let ticks = tick(HOUR);
+    let begun = thread_time();
+    let mut futures: Vec<_> = (0..TASKS).map(|_| Box::pin(ticks.recv_async())).collect();
+    for _ in 0..2 {
+        for future in &mut futures {
+            assert!(future.as_mut().poll(&mut task::Context::from_waker(Waker::noop())).is_pending());
+        }
+    }
+    while futures.pop().is_some() {}
+    let spent = thread_time() - begun;
+    assert!(spent < Duration::from_secs(1), "{spent:?}");
 }

@@ -52,6 +52,9 @@ use std::time::{Duration, Instant};
 
 /// The time for which a task that has the turn, and is not polled, holds a message back from the others.
 const TASK_GRACE: Duration = Duration::from_millis(10);
+/// How many tasks one look for the turn passes while no receiver behind them could take the message anyway. Without this bound
+/// the looks of many tasks in one queue would take quadratic time.
+const MOST_LOOKS: usize = 64;
 
 impl Raw {
     /// Receives a time into `slot`, and throws the interrupt that has ended the wait: in a frame of its own, as
@@ -212,7 +215,8 @@ impl TurnHook<'_> {
 
 impl State {
     /// Returns the time from which a receiver that waits under the record `own`, or does not wait, may take the next message;
-    /// `None` while another receiver has the turn.
+    /// `None` while another receiver has the turn. Behind many tasks the answer can be a time although a receiver behind these
+    /// has the turn; that time is still to come, and so the owner asks again then.
     #[inline]
     pub(crate) fn turn_of(&self, own: Option<RecordPtr>) -> Option<Nanos> {
         let due = self.due()?;
@@ -222,7 +226,7 @@ impl State {
     #[cold]
     #[inline(never)]
     fn turn_behind(&self, own: Option<RecordPtr>, due: Nanos) -> Option<Nanos> {
-        let mut behind_tasks = false;
+        let (mut looks, behind_tasks) = (0, due.saturating_add(TASK_GRACE));
         for record in self.receivers.iter().take_while(|&record| Some(record) != own) {
             // SAFETY: the record stands in the queue, which is locked.
             let it = unsafe { &record.as_ref().value };
@@ -232,15 +236,19 @@ impl State {
             if it.kind != Kind::OfTask {
                 return None;
             }
-            behind_tasks = true;
+            looks += 1;
+            if looks == MOST_LOOKS && behind_tasks > Active::now() {
+                break;
+            }
         }
-        Some(if behind_tasks { due.saturating_add(TASK_GRACE) } else { due })
+        Some(if looks > 0 { behind_tasks } else { due })
     }
 
     /// Takes the message that is due at `now`, if this receiver, as in `turn_of`, has the turn.
     #[inline]
     pub(crate) fn take_tick(&mut self, own: Option<RecordPtr>, now: Nanos) -> Option<Nanos> {
-        if self.turn_of(own)? > now {
+        // The look for the turn can be long, and most calls come before the message is due.
+        if self.due()? > now || self.turn_of(own)? > now {
             return None;
         }
         if self.receivers.front() != own {
