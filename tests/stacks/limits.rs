@@ -385,3 +385,36 @@ fn a_limit_of_mappings_that_is_raised_is_seen() {
         });
     });
 }
+
+/// A closure is moved onto the stack of its goroutine. Fails by the death of the process, as by an overflow, when such a
+/// closure is accepted, and by an error that does not name both sizes.
+#[test]
+fn a_closure_that_is_too_large_for_its_stack_is_refused() {
+    const LARGE: usize = STACK;
+    /// Returns a closure that holds `LARGE` bytes, and one that returns as many.
+    fn large() -> (impl FnOnce() -> usize + Send, impl FnOnce() -> [u8; LARGE] + Send) {
+        let bytes = black_box([1_u8; LARGE]);
+        (move || black_box(&bytes).len(), || black_box([1_u8; LARGE]))
+    }
+    for procs in PROCS {
+        watched(procs, || {
+            // SAFETY: as above.
+            let rt = unsafe { Runtime::builder().procs(procs).stack_size(64 * STACK).build() }.unwrap();
+            rt.run(|| {
+                let small = || Builder::new().stack_size(2 * STACK);
+                let (holds, returns) = large();
+                for refused in [small().go(holds).map(drop), small().go(returns).map(drop)] {
+                    let refused = refused.unwrap_err();
+                    assert_eq!(refused.kind(), ErrorKind::InvalidInput);
+                    let text = refused.to_string();
+                    assert!(text.contains("65536 bytes") && text.contains("a stack of 128 KiB"), "{text}");
+                }
+                // Where the stack is large enough.
+                let large_stack = || Builder::new().stack_size(8 * STACK);
+                let (holds, returns) = large();
+                assert_eq!(large_stack().go(holds).unwrap().join().unwrap(), LARGE);
+                assert_eq!(large_stack().go(returns).unwrap().join().unwrap().len(), LARGE);
+            });
+        });
+    }
+}

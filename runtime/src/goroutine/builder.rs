@@ -76,9 +76,9 @@ impl Builder {
     /// goroutine waits until there is memory, however long: see [`Refused::stacks`](crate::Refused::stacks).
     ///
     /// # Errors
-    /// `InvalidInput` when the stack size is out of range. When the goroutine can get no stack, with the text of
-    /// [`go`](crate::go)'s panic: `QuotaExceeded` at [`max_stack_bytes`](crate::RuntimeBuilder::max_stack_bytes), `OutOfMemory`
-    /// if the kernel refuses.
+    /// `InvalidInput` when the stack size is out of range, or `f` and its value are too large for it. When the goroutine can
+    /// get no stack, with the text of [`go`](crate::go)'s panic: `QuotaExceeded` at
+    /// [`max_stack_bytes`](crate::RuntimeBuilder::max_stack_bytes), `OutOfMemory` if the kernel refuses.
     ///
     /// # Panics
     /// Outside of a goroutine.

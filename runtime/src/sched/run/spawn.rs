@@ -9,7 +9,7 @@
 
 use crate::g::pool::GPool;
 use crate::g::{self, Birth, GRef};
-use crate::host::Host;
+use crate::host::{Host, MIN_STACK};
 use crate::m::{Inside, M};
 use crate::prim::Relaxed;
 use crate::prim::hooks::*;
@@ -17,12 +17,37 @@ use crate::sched::Sched;
 use crate::sched::run::place::Place;
 use std::io;
 
+/// A closure and its value, which are moved onto the stack, may together take a quarter of it.
+const PART: usize = 4;
+
+/// Returns an error if a closure of this type, with its value, is too large for the goroutine's stack. For most types the
+/// compiler knows that it is not.
+#[inline(always)]
+fn check_size<F: FnOnce() -> T, T>(birth: &Birth) -> io::Result<()> {
+    let (closure, value) = const { (size_of::<F>(), size_of::<T>()) };
+    if closure + value > MIN_STACK / PART && closure + value > birth.stack_size as usize / PART {
+        return Err(too_large(closure, value, birth.stack_size));
+    }
+    Ok(())
+}
+
+#[cold]
+#[inline(never)]
+fn too_large(closure: usize, value: usize, stack: u32) -> io::Error {
+    let text = format!(
+        "the closure has {closure} bytes and its value {value} bytes, more than a quarter of a stack of {} KiB: box what is \
+         large, or ask for a larger stack",
+        stack >> 10
+    );
+    io::Error::new(io::ErrorKind::InvalidInput, text)
+}
+
 impl<H: Host> Sched<H> {
     /// Makes a goroutine of `f` and queues it. If the runtime is already ending, drops `f` here, and the goroutine's joiner
     /// learns that the runtime ended.
     ///
     /// # Errors
-    /// If no stack can be reserved. The error says which limit was met.
+    /// If no stack can be reserved. The error says which limit was met. If the closure is too large for the stack.
     ///
     /// # Safety
     /// All that `f` borrows outlives the goroutine.
@@ -51,6 +76,7 @@ impl<H: Host> Sched<H> {
             g::drop_handle(unsafe { self.spawn_unrun(birth, make()) });
             return Ok(());
         }
+        check_size::<F, ()>(&birth)?;
         let m = M::current_of(self);
         let g = self.blank(m, true, birth)?;
         // SAFETY: as in `spawn_at`.
@@ -79,6 +105,7 @@ impl<H: Host> Sched<H> {
             // SAFETY: by this function's contract.
             return Ok(unsafe { self.spawn_unrun(birth, f) });
         }
+        check_size::<F, T>(&birth)?;
         let m = M::current_of(self);
         let g = self.blank(m, true, birth)?;
         // SAFETY: `g` is fresh from the pool; the borrows are this function's contract.
@@ -176,6 +203,7 @@ impl<H: Host> Sched<H> {
     /// # Safety
     /// As `spawn`.
     pub(crate) unsafe fn make<F: FnOnce() -> T, T>(&self, birth: Birth, f: F) -> io::Result<GRef<H>> {
+        check_size::<F, T>(&birth)?;
         let m = M::current_of(self);
         let g = self.blank(m, true, birth)?;
         // SAFETY: `g` is fresh from the pool; the borrows are this function's contract.
