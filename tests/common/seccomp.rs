@@ -101,6 +101,31 @@ pub fn refuse_above(call: libc::c_long, nth: usize, most: u32, errno: libc::c_in
     );
 }
 
+/// From here on `call` fails with `errno` if the lower half of its argument `nth`, counted from zero, is less than `least`, on
+/// all threads.
+#[track_caller]
+pub fn refuse_below(call: libc::c_long, nth: usize, least: u32, errno: libc::c_int) {
+    let number = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
+    let lower = (std::mem::offset_of!(libc::seccomp_data, args) + nth * size_of::<u64>()) as u32;
+    let enough = libc::sock_filter {
+        code: (libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K) as u16,
+        jt: 1,
+        jf: 0,
+        k: least,
+    };
+    install(
+        &[
+            statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, number),
+            jump(call as u32, 0, 3),
+            statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, lower),
+            enough,
+            statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | errno as u32),
+            statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
+        ],
+        libc::SECCOMP_FILTER_FLAG_TSYNC,
+    );
+}
+
 /// From here on, on this thread and those that it starts, each `call` begins once `before` has returned, which runs on a thread
 /// of its own.
 #[track_caller]

@@ -3,6 +3,7 @@
 
 use common::child;
 use common::cpu::{confine, cpus};
+use common::seccomp::refuse_below;
 use common::{skipped, until, watched};
 use gmp::process::Command;
 use gmp::time::{after_func, sleep};
@@ -317,4 +318,19 @@ fn sets_that_cannot_be_had_are_refused_at_the_start() {
         let text = refusal(bound([&[a, 1023]]));
         assert!(text.ends_with("the machine does not have, or the process may not use, CPUs 1023"), "{text}");
     });
+}
+
+/// The kernel refuses to write the CPUs of a thread into less room than all CPUs take that the machine may ever have. Fails by
+/// an error of the builder.
+#[test]
+fn a_machine_may_have_thousands_of_cpus() {
+    const NAME: &str = "a_machine_may_have_thousands_of_cpus";
+    if !child::is_child() {
+        child::passes(NAME, &[]);
+        return;
+    }
+    let all = cpus();
+    refuse_below(libc::SYS_sched_getaffinity, 1, 8192 / 8, libc::EINVAL);
+    let rt = build(bound([&all[..1]]));
+    rt.run(|| blocking(|| ()));
 }

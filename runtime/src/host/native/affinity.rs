@@ -1,8 +1,11 @@
 //! The CPUs on which a thread may run.
 
 use super::thread::spawn_scoped;
-use crate::runtime::cpu_sets::CpuSet;
+use crate::runtime::cpu_sets::{CPUS, CpuSet};
 use std::io;
+
+/// As many words as the kernel of any machine needs.
+const MOST_WORDS: usize = 8192 / 64;
 
 fn done(returned: libc::c_int) -> io::Result<()> {
     if returned == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
@@ -11,20 +14,38 @@ fn done(returned: libc::c_int) -> io::Result<()> {
 /// Returns the CPUs on which a thread of the process may run, by the kernel's number; 0 stands for the calling thread.
 pub(super) fn get(thread: u32) -> io::Result<CpuSet> {
     let mut cpus = CpuSet::EMPTY;
-    let words = &mut cpus.0;
-    // SAFETY: the call writes as many bytes as the set has. The kernel's set is one of `unsigned long`s, of 64 bits each on all
-    // targets of this host.
+    match read(thread, &mut cpus.0) {
+        // The machine may have more CPUs some day than the set has bits.
+        Err(refused) if refused.raw_os_error() == Some(libc::EINVAL) => read_long(thread),
+        read => read.map(|()| cpus),
+    }
+}
+
+/// Does the same as `get`, on a machine that may have more than `CPUS` CPUs.
+#[cold]
+fn read_long(thread: u32) -> io::Result<CpuSet> {
+    let mut words = [0; MOST_WORDS];
+    read(thread, &mut words)?;
+    let (known, others) = words.split_at(CPUS / 64);
+    if others.iter().any(|&word| word != 0) {
+        return Err(io::Error::other(format!("the thread may run on CPUs whose numbers are {CPUS} or more")));
+    }
+    Ok(CpuSet(known.try_into().expect("read_long: as many words as a set has")))
+}
+
+fn read(thread: u32, words: &mut [u64]) -> io::Result<()> {
+    // SAFETY: the call writes as many bytes as `words` has at most. The kernel's set is one of `unsigned long`s, of 64 bits
+    // each on all targets of this host.
     done(unsafe {
         libc::sched_getaffinity(thread as libc::pid_t, size_of_val(words), words.as_mut_ptr().cast())
-    })?;
-    Ok(cpus)
+    })
 }
 
 /// Sets the CPUs on which a thread of the process may run. The kernel leaves out CPUs that the thread's cgroup does not have,
 /// and refuses a set of which none is left.
 pub(super) fn set(thread: u32, cpus: &CpuSet) -> io::Result<()> {
     let words = &cpus.0;
-    // SAFETY: the call reads as many bytes as the set has; otherwise as in `get`.
+    // SAFETY: the call reads as many bytes as the set has; otherwise as in `read`.
     done(unsafe { libc::sched_setaffinity(thread as libc::pid_t, size_of_val(words), words.as_ptr().cast()) })
 }
 
