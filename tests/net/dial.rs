@@ -120,6 +120,30 @@ fn when_all_fail_the_error_names_each() {
     });
 }
 
+/// Fails when the error keeps each of many refusals, or does not say how many it has left out.
+#[test]
+fn of_many_refusals_the_first_and_the_last_are_named() {
+    const MANY: usize = 3000;
+    everyone(|crew| {
+        let [first, between, last] = [refusing(), refusing(), refusing()];
+        let addrs = move |n: usize| match n {
+            0 => first,
+            n if n == MANY - 1 => last,
+            _ => between,
+        };
+        let addrs: Vec<_> = (0..MANY).map(addrs).collect();
+        let text = crew.run(move || timed(&addrs).0).unwrap_err().to_string();
+        let named = text.matches(": Connection refused").count();
+        assert!(named < 200, "{named}");
+        assert!(text.contains(&format!("; {} more failed; ", MANY - named)), "{text}");
+        assert!(
+            text.starts_with(&format!("connect: every address failed; {first}: Connection refused")),
+            "{text}"
+        );
+        assert!(text.contains(&format!("{last}: Connection refused")), "{text}");
+    });
+}
+
 /// Fails by a hang when a refusal that comes late, after all have been asked, is not seen.
 #[test]
 fn refusals_that_come_late_are_counted() {

@@ -48,6 +48,7 @@ use crate::net::socket::Socket;
 use crate::net::sys;
 use crate::net::{check_contexts, is_canceled};
 use gmp_timers::Nanos;
+use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -67,6 +68,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How many addresses are taken out of the caller's iterator at once.
 const AHEAD: usize = 4096;
+
+/// How many refusals the error of a call names, of the first ones and of the last ones: an iterator may have no end.
+const NAMED: usize = 64;
 
 /// The time that a call has.
 #[derive(Copy, Clone)]
@@ -171,11 +175,49 @@ fn is_over(ended: &io::Error) -> bool {
     ended.kind() == ErrorKind::TimedOut && ended.raw_os_error().is_none() && !is_canceled(ended)
 }
 
-/// Returns the last refusal of an address that was asked; if none was, the last refusal of an address that could not be asked,
-/// such as one of another family than the caller's own address.
-fn decisive(refused: &[(SocketAddr, io::Error)]) -> Option<&io::Error> {
-    let asked = |refused: &&(SocketAddr, io::Error)| refused.1.kind() != ErrorKind::InvalidInput;
-    refused.iter().rfind(asked).or(refused.last()).map(|refused| &refused.1)
+/// The addresses that have failed. Keeps `NAMED` of the first ones and as many of the last ones.
+#[derive(Debug, Default)]
+struct Refusals {
+    first: Vec<(SocketAddr, io::Error)>,
+    /// How many came between `first` and `last`.
+    between: usize,
+    last: VecDeque<(SocketAddr, io::Error)>,
+    /// Has decided among those that came between.
+    decisive: Option<io::Error>,
+}
+
+impl Refusals {
+    fn is_empty(&self) -> bool {
+        self.first.is_empty()
+    }
+
+    fn add(&mut self, addr: SocketAddr, refused: io::Error) {
+        if self.first.len() < NAMED {
+            return self.first.push((addr, refused));
+        }
+        self.last.push_back((addr, refused));
+        if self.last.len() > NAMED
+            && let Some((_, refused)) = self.last.pop_front()
+        {
+            self.between += 1;
+            if was_asked(&refused) {
+                self.decisive = Some(refused);
+            }
+        }
+    }
+
+    /// Returns the last refusal of an address that was asked; if none was, the last refusal of an address that could not be
+    /// asked, such as one of another family than the caller's own address.
+    fn decisive(&self) -> Option<&io::Error> {
+        let last = self.last.iter().rev().map(|refused| &refused.1);
+        let all = last.clone().chain(&self.decisive).chain(self.first.iter().rev().map(|refused| &refused.1));
+        let mut asked = all.clone().filter(|refused| was_asked(refused));
+        asked.next().or(all.clone().next())
+    }
+}
+
+fn was_asked(refused: &io::Error) -> bool {
+    refused.kind() != ErrorKind::InvalidInput
 }
 
 /// An attempt that is under way.
@@ -194,9 +236,10 @@ struct Race<'a> {
     untried: vec::IntoIter<SocketAddr>,
     pace: Pace,
     begin: Begin<'a>,
-    /// The attempts that are under way, by their keys in the set.
-    attempts: Vec<Option<Attempt>>,
-    refused: Vec<(SocketAddr, io::Error)>,
+    /// The attempts that are under way, by their keys in the set: in the order in which they began.
+    attempts: BTreeMap<u64, Attempt>,
+    next_key: u64,
+    refused: Refusals,
     /// Made for the first attempt that does not end at once.
     set: Option<Socket<OwnedFd>>,
 }
@@ -215,7 +258,8 @@ enum Step {
 impl<'a> Race<'a> {
     fn new(addrs: &'a mut dyn Iterator<Item = SocketAddr>, pace: Pace, begin: Begin<'a>) -> Self {
         let untried = Vec::new().into_iter();
-        Race { addrs, untried, pace, begin, attempts: Vec::new(), refused: Vec::new(), set: None }
+        let (attempts, refused) = (BTreeMap::new(), Refusals::default());
+        Race { addrs, untried, pace, begin, attempts, next_key: 0, refused, set: None }
     }
 
     fn run(mut self) -> io::Result<TcpStream> {
@@ -231,7 +275,7 @@ impl<'a> Race<'a> {
     }
 
     fn is_under_way(&self) -> bool {
-        self.attempts.iter().any(Option::is_some)
+        !self.attempts.is_empty()
     }
 
     /// Returns the next address to try, which stays.
@@ -277,17 +321,15 @@ impl<'a> Race<'a> {
 
     /// Ends the oldest attempt if `MOST` are under way; the error says until when that attempt has time.
     fn make_way(&mut self) -> Result<(), Nanos> {
-        if self.attempts.iter().flatten().count() < MOST {
+        if self.attempts.len() < MOST {
             return Ok(());
         }
-        // The attempts stand in the order in which they began.
-        let oldest = self.attempts.iter_mut().find(|attempt| attempt.is_some());
-        let oldest = oldest.expect("make_way: some are under way");
-        if let Some(until) = oldest.as_ref().map(|attempt| attempt.patience).filter(|&at| at > Active::now())
-        {
-            return Err(until);
+        let oldest = self.attempts.first_entry().expect("make_way: some are under way");
+        if oldest.get().patience > Active::now() {
+            return Err(oldest.get().patience);
         }
-        self.refused.extend(oldest.take().map(|attempt| (attempt.addr, made_way())));
+        let addr = oldest.remove().addr;
+        self.refused.add(addr, made_way());
         Ok(())
     }
 
@@ -299,7 +341,7 @@ impl<'a> Race<'a> {
     }
 
     fn refuse(&mut self, addr: SocketAddr, refused: io::Error) -> Step {
-        self.refused.push((addr, refused));
+        self.refused.add(addr, refused);
         Step::Look
     }
 
@@ -312,13 +354,13 @@ impl<'a> Race<'a> {
                 Err(_no_set) => return self.alone(addr, stream),
             },
         };
-        let key = self.attempts.len();
-        if let Err(refused) =
-            set.with(|set| sys::add_to_set(set.as_fd(), stream.as_fd(), Direction::Write, key as u64))
-        {
+        let key = self.next_key;
+        let added = set.with(|set| sys::add_to_set(set.as_fd(), stream.as_fd(), Direction::Write, key));
+        if let Err(refused) = added {
             return Ok(self.refuse(addr, refused));
         }
-        self.attempts.push(Some(Attempt { addr, stream, patience: Active::after(PATIENCE) }));
+        self.next_key += 1;
+        self.attempts.insert(key, Attempt { addr, stream, patience: Active::after(PATIENCE) });
         let more = self.next_untried().is_some();
         Ok(Step::Wait(more.then(|| Active::after(self.pace.stagger))))
     }
@@ -339,7 +381,7 @@ impl<'a> Race<'a> {
         let set = self.set.as_ref().expect("wait: an attempt is under way, and in the set");
         let end = due.into_iter().chain(self.pace.until).min();
         match set.run_until(Direction::Read, end, |set| sys::take_from_set(set.as_fd())) {
-            Ok(key) => Ok(self.take(key as usize, Step::Wait(due))),
+            Ok(key) => Ok(self.take(key, Step::Wait(due))),
             // If the time was over before the wait, the set was not looked at.
             Err(over) if is_over(&over) => self.look(),
             Err(ended) => Err(ended),
@@ -350,21 +392,21 @@ impl<'a> Race<'a> {
     fn look(&mut self) -> io::Result<Step> {
         let look = |set: &Socket<OwnedFd>| set.with(|set| sys::take_from_set(set.as_fd())).ok();
         match self.set.as_ref().and_then(look) {
-            Some(key) => Ok(self.take(key as usize, Step::Look)),
+            Some(key) => Ok(self.take(key, Step::Look)),
             None if self.is_under_way() && self.pace.is_over() => Err(self.failure(Failed::TooLate(None))),
             None => Ok(Step::Begin),
         }
     }
 
     /// Takes an event of the attempt with this key. Returns the next step, which is `after` if the attempt goes on.
-    fn take(&mut self, key: usize, after: Step) -> Step {
+    fn take(&mut self, key: u64, after: Step) -> Step {
         // A closed descriptor stays in the set while a child of this process, between fork and exec, has a copy of it.
-        let Some(attempt) = self.attempts[key].take() else {
+        let Some(attempt) = self.attempts.remove(&key) else {
             return after;
         };
         match answer(&attempt.stream) {
             Err(not_yet) if not_yet.kind() == ErrorKind::WouldBlock => {
-                self.attempts[key] = Some(attempt);
+                self.attempts.insert(key, attempt);
                 after
             }
             answered => self.judge(attempt.addr, attempt.stream, answered),
@@ -375,10 +417,10 @@ impl<'a> Race<'a> {
     #[cold]
     fn failure(&mut self, how: Failed) -> io::Error {
         let (kind, alone) = match how {
-            Failed::Refused => (decisive(&self.refused).map_or(ErrorKind::Other, io::Error::kind), None),
+            Failed::Refused => (self.refused.decisive().map_or(ErrorKind::Other, io::Error::kind), None),
             Failed::TooLate(alone) => (ErrorKind::TimedOut, alone),
         };
-        let under_way = self.attempts.iter().flatten().map(|attempt| attempt.addr).chain(alone).collect();
+        let under_way = self.attempts.values().map(|attempt| attempt.addr).chain(alone).collect();
         let untried = std::mem::take(&mut self.untried).collect();
         let refused = std::mem::take(&mut self.refused);
         io::Error::new(kind, NoAnswer { refused, under_way, untried })
@@ -400,7 +442,7 @@ enum Failed {
 /// What became of each address of a call that has failed.
 #[derive(Debug)]
 struct NoAnswer {
-    refused: Vec<(SocketAddr, io::Error)>,
+    refused: Refusals,
     under_way: Vec<SocketAddr>,
     untried: Vec<SocketAddr>,
 }
@@ -409,7 +451,12 @@ impl fmt::Display for NoAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all_refused = self.under_way.is_empty() && self.untried.is_empty();
         f.write_str(if all_refused { "connect: every address failed" } else { "connect: the time is over" })?;
-        self.refused.iter().try_for_each(|(addr, refused)| write!(f, "; {addr}: {refused}"))?;
+        let Refusals { first, between, last, .. } = &self.refused;
+        first.iter().try_for_each(|(addr, refused)| write!(f, "; {addr}: {refused}"))?;
+        if *between > 0 {
+            write!(f, "; {between} more failed")?;
+        }
+        last.iter().try_for_each(|(addr, refused)| write!(f, "; {addr}: {refused}"))?;
         self.under_way.iter().try_for_each(|addr| write!(f, "; {addr}: no answer"))?;
         self.untried.iter().try_for_each(|addr| write!(f, "; {addr}: not tried"))
     }
@@ -417,7 +464,7 @@ impl fmt::Display for NoAnswer {
 
 impl Error for NoAnswer {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
-        decisive(&self.refused).map(|refused| refused as _)
+        self.refused.decisive().map(|refused| refused as _)
     }
 }
 
