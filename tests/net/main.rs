@@ -11,6 +11,7 @@ mod dial;
 mod lookup;
 mod polls;
 mod polls_dropped;
+mod polls_wakers;
 mod shared;
 mod socket;
 mod stream;

@@ -41,7 +41,8 @@
 //! *The end of a runtime.* No M polls any more. The ender sets OVER in both words of every descriptor in the table, and wakes
 //! the tasks there. A task that comes to T5 later sees OVER.
 //!
-//! A dropped future leaves its waker, for one wake that no task needs. A waker is cloned and dropped outside of the lock.
+//! A dropped future leaves its waker, for one wake that no task needs. A waker is cloned and dropped outside of the lock, when
+//! the poll is no user of the descriptor: that runs foreign code, which may close the socket.
 //!
 //! Checked by `models/polltask.rs`.
 
@@ -49,7 +50,6 @@ use super::{Direction, PollDesc, Side};
 use crate::host::Host;
 use crate::prim::hooks::*;
 use crate::prim::{AcqRel, Acquire, AtomicU32, Mutex, Rank, Relaxed, Release};
-use crate::wait::task::Discarded;
 use std::task::Waker;
 
 /// A task has made a system call in this direction: the poller marks its events.
@@ -236,29 +236,19 @@ impl<H: Host> PollDesc<H> {
         self.side(direction).tasks.note_drained(turn);
     }
 
-    /// T4 and T5, after `EAGAIN` in this turn. The waker that was there before goes to `old`: dropping it runs foreign code,
-    /// which may close the socket, so the caller drops it when the poll is no user of the descriptor any more.
-    pub(crate) fn wait_as_task(
-        &self,
-        direction: Direction,
-        waker: &Waker,
-        turn: Turn,
-        old: &mut Discarded<H>,
-    ) -> Kept {
-        mutant!(TaskWaitsBeforeItsWaker: keep early = self.side(direction).tasks.wait(turn));
-        old.add(self.keep(direction, waker));
-        mutant!(TaskWaitsBeforeItsWaker: if let Some(kept) = early { return kept });
-        self.side(direction).tasks.wait(turn)
+    /// Returns `true` if T4 has nothing to do, as this task's waker is kept already.
+    pub(crate) fn keeps(&self, direction: Direction, waker: &Waker) -> bool {
+        self.wakers.lock()[direction as usize].as_ref().is_some_and(|kept| kept.will_wake(waker))
     }
 
-    /// T4. Returns the waker that was there before.
-    fn keep(&self, direction: Direction, waker: &Waker) -> Option<Waker> {
-        let at = direction as usize;
-        if self.wakers.lock()[at].as_ref().is_some_and(|kept| kept.will_wake(waker)) {
-            return None;
-        }
-        let fresh = Some(waker.clone());
-        std::mem::replace(&mut self.wakers.lock()[at], fresh)
+    /// T4. Returns the waker that was there before, for the caller to drop when the poll is no user of the descriptor.
+    pub(crate) fn keep(&self, direction: Direction, waker: Waker) -> Option<Waker> {
+        self.wakers.lock()[direction as usize].replace(waker)
+    }
+
+    /// T5, after `EAGAIN` in this turn.
+    pub(crate) fn wait_as_task(&self, direction: Direction, turn: Turn) -> Kept {
+        self.side(direction).tasks.wait(turn)
     }
 
     /// E4 and E5.
@@ -333,7 +323,8 @@ mod tests {
         let (desc, silent) = (PollDesc::<Active>::new(), Arc::new(Silent));
         let waker = Waker::from(Arc::clone(&silent));
         assert!(desc.end_for_tasks().into_iter().flatten().next().is_none());
-        let kept = desc.wait_as_task(Direction::Read, &waker, Turn::FIRST, &mut Discarded::new());
+        assert!(desc.keep(Direction::Read, waker.clone()).is_none());
+        let kept = desc.wait_as_task(Direction::Read, Turn::FIRST);
         assert_eq!((kept, Arc::strong_count(&silent)), (Kept::Over, 3));
         let stale = desc.reset(Interest::Reads);
         assert_eq!(stale.into_iter().flatten().count(), 1);

@@ -76,11 +76,8 @@ impl<S: AsFd> Socket<S> {
         drains: impl Fn(&R) -> bool,
     ) -> Poll<io::Result<R>> {
         // Declared first, so dropped when the poll is no user of the descriptor any more.
-        let mut old = Discarded::new();
-        let _open = match self.enter() {
-            Ok(open) => open,
-            Err(closed) => return Poll::Ready(Err(closed)),
-        };
+        let mut old = Discarded::<Active>::new();
+        let mut open = self.enter()?;
         let (mut home, mut desc) = self.home();
         loop {
             let begun = desc.map_or(Begun::Unmarked, |desc| desc.begin_task(direction));
@@ -117,7 +114,22 @@ impl<S: AsFd> Socket<S> {
             };
             desc = Some(told.desc);
             let Some(turn) = told.turn else { continue };
-            match told.desc.wait_as_task(direction, cx.waker(), turn, &mut old) {
+            mutant!(TaskWaitsBeforeItsWaker: keep early = told.desc.wait_as_task(direction, turn));
+            if !told.desc.keeps(direction, cx.waker()) {
+                // Foreign code, which may close the socket: the closer would wait for this user.
+                drop(open);
+                let fresh = cx.waker().clone();
+                open = match self.enter() {
+                    Ok(open) => open,
+                    Err(closed) => {
+                        old.add(Some(fresh));
+                        return Poll::Ready(Err(closed));
+                    }
+                };
+                old.add(told.desc.keep(direction, fresh));
+            }
+            mutant!(TaskWaitsBeforeItsWaker: if early == Some(Kept::Pending) { return Poll::Pending });
+            match told.desc.wait_as_task(direction, turn) {
                 Kept::Pending => return Poll::Pending,
                 Kept::Again | Kept::Over => {}
             }
