@@ -271,6 +271,34 @@ fn what_the_kernel_refuses_goes_through_a_buffer() {
     });
 }
 
+/// Fails by an error, or when a byte is missing or comes twice, if the kernel has copied a part of a file and then refuses.
+#[test]
+fn a_refusal_after_the_first_part_of_a_file_costs_no_byte() {
+    // More than the kernel is asked for at once.
+    const LEN: usize = (16 << 20) + 300_001;
+    if !common::child::is_child() {
+        for refused in [libc::EIO, libc::EINVAL, libc::EXDEV] {
+            let name = "a_refusal_after_the_first_part_of_a_file_costs_no_byte";
+            common::child::passes(name, &[("GMP_TEST_REFUSED", &refused.to_string())]);
+        }
+        return;
+    }
+    let refused = std::env::var("GMP_TEST_REFUSED").unwrap().parse().unwrap();
+    let (bytes, mut source, mut sink) = (pattern(1, LEN), file(false), file(false));
+    source.write_all(&bytes).unwrap();
+    source.rewind().unwrap();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counts = Arc::clone(&calls);
+    let refuses = move || counts.fetch_add(1, SeqCst) > 0;
+    common::seccomp::refuse_while([libc::SYS_copy_file_range, libc::SYS_copy_file_range], refused, refuses);
+    let copied = copy(&source, &sink).unwrap();
+    assert_eq!((copied, calls.load(SeqCst)), (LEN as u64, 2));
+    let mut got = Vec::new();
+    sink.rewind().unwrap();
+    sink.read_to_end(&mut got).unwrap();
+    assert!(got == bytes);
+}
+
 fn limit(to: &To, at: Option<Instant>) {
     match to {
         To::Tcp(to) => to.set_write_deadline(at),
