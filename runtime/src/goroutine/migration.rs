@@ -362,7 +362,8 @@
 //! After `fork` the child has one thread and none of the runtime's: that thread may only `exec` or `_exit`. The same holds
 //! without a runtime in a process that has had one, has set a timer, has dropped a [`Child`](crate::process::Child) or has made
 //! a receiver of signals: in the child the library takes the threads that serve these for started, but the child has none of
-//! them. A server that forks its workers should use this library in the workers only.
+//! them. In such a child SIGQUIT asks for no dump, but ends the process as usual. A server that forks its workers should use
+//! this library in the workers only.
 //!
 //! # The `generator` backend
 //!

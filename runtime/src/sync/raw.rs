@@ -22,6 +22,9 @@
 //! `lock_api` locks again in a destructor, and aborts the process if that unwinds. The locks of [`sync`](super) itself do not
 //! have that restriction, and their waits unwind; a wait with a limit (`try_lock_for`) ends by itself. The guards may be held
 //! across calls that park, and those that are `Send` may be dropped on another thread.
+//!
+//! *Versions.* These traits and types are part of this crate's interface: your `lock_api` has to be a 0.5, too. A release of
+//! this crate that needs another 0.x of `lock_api`, or a 1.x, is one that breaks the interface, and has such a number itself.
 
 pub(super) mod types;
 

@@ -55,6 +55,9 @@
 //! threads that the process may have. The thread that leaves a firing starts no callback thread: it might be the ender of the
 //! runtime, which has a time limit, and starting a thread takes some 50 µs, or a millisecond on a busy machine.
 //!
+//! Not done: T2 without the lock while a thread starts. Another setter then would not wait for that start; but the judge of
+//! deadlocks would find a timer thread to count that may not be there yet, and would have to ask again.
+//!
 //! Callback threads are not counted as the library's own: they run the user's code, which can wake goroutines.
 //!
 //! Checked by `models/timer.rs`.
