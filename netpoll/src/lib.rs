@@ -33,6 +33,7 @@
 mod desc;
 mod event;
 mod events;
+mod forks;
 mod poller;
 mod refused;
 

@@ -35,6 +35,7 @@ use std::time::Duration;
 
 use crate::event::Key;
 use crate::events::{Events, WAKER};
+use crate::forks::Maker;
 use crate::refused::refused;
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
@@ -141,6 +142,7 @@ pub struct Poller {
     spare: OwnedFd,
     /// A `WaitCall`'s number.
     call: AtomicUsize,
+    maker: Maker,
 }
 
 impl Poller {
@@ -165,7 +167,8 @@ impl Poller {
         let waker = mio::Waker::new(poll.registry(), token(WAKER))
             .map_err(|err| refused("create the eventfd that ends a wait", err))?;
         let spare = spare().map_err(|err| refused("create the spare eventfd that ends a wait", err))?;
-        let poller = Self { poll, waker, spare, call: AtomicUsize::new(call as usize) };
+        let (call, maker) = (AtomicUsize::new(call as usize), Maker::this_process());
+        let poller = Self { poll, waker, spare, call, maker };
         poller
             .register_spare(libc::EPOLL_CTL_ADD, 0)
             .map_err(|err| refused("register the spare eventfd that ends a wait", err))?;
@@ -251,12 +254,16 @@ impl Poller {
     }
 
     /// Reports nothing more about `fd`, except events that another wait has fetched before: these are stale, and their
-    /// generation tells. Remove a descriptor before closing it: a duplicate would keep the registration alive.
+    /// generation tells. Remove a descriptor before closing it: a duplicate would keep the registration alive. In a forked
+    /// child, which shares the registrations of this poller with its parent, the call does nothing.
     ///
     /// # Errors
     /// When `fd` is not registered here.
     #[doc(alias = "netpollclose")]
     pub fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        if !self.maker.is_this_process() {
+            return Ok(());
+        }
         let fd = fd.as_raw_fd();
         let removed = self.poll.registry().deregister(&mut mio::unix::SourceFd(&fd));
         removed.map_err(|err| refused(&format!("deregister descriptor {fd} from epoll"), err))

@@ -1,0 +1,32 @@
+//! Whether a poller is the parent's, of which a forked child has a copy.
+//!
+//! Parent and child share the epoll descriptor, as they share each open file: what the child takes out of it, the parent does
+//! not hear of any more.
+
+use std::sync::Once;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Counted up in each forked child.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn in_child() {
+    // Relaxed: the child has this thread alone.
+    FORKS.fetch_add(1, Relaxed);
+}
+
+/// The process that has made a poller.
+pub(crate) struct Maker(u32);
+
+impl Maker {
+    pub(crate) fn this_process() -> Self {
+        static HEARD: Once = Once::new();
+        // Fails for want of memory alone; then forks are not told.
+        // SAFETY: the function may be called in a child.
+        HEARD.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) });
+        Maker(FORKS.load(Relaxed))
+    }
+
+    pub(crate) fn is_this_process(&self) -> bool {
+        self.0 == FORKS.load(Relaxed)
+    }
+}
