@@ -10,6 +10,7 @@ pub mod dns;
 pub mod dumps;
 pub mod example;
 pub mod foreign;
+pub mod forked;
 pub mod futures;
 pub mod gate;
 pub mod history;

@@ -5,6 +5,7 @@
 mod bidirectional;
 mod copy;
 mod copy_edges;
+mod forked;
 mod fs;
 mod fs_cached;
 mod fs_files;

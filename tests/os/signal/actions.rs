@@ -1,13 +1,12 @@
 //! Which signal action is in force, and which is restored.
 
 use super::{CALLS, action, alone, dies_by, handler, install_over, limit, raise, set};
-use common::{other_threads_sleep, until};
+use common::{forked, until};
 use gmp::process::Command;
 use gmp::signal::{self, SIGCHLD, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGWINCH, Signal};
 use std::fs;
 use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
-use std::process::ExitStatus;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -314,31 +313,12 @@ fn a_child_that_has_not_begun_its_program_has_the_action_from_before() {
     });
 }
 
-/// Returns how a forked child that never calls exec ends: with status 0 if `f` returns `true`, else 1.
-fn in_child(f: impl FnOnce() -> bool) -> ExitStatus {
-    until(other_threads_sleep);
-    // SAFETY: the child may allocate, as the C library's fork sees to; and no other thread holds a lock of ours: all sleep.
-    match unsafe { libc::fork() } {
-        0 => {
-            let fails = !f();
-            // SAFETY: ends the child without its parent's exit handlers.
-            unsafe { libc::_exit(i32::from(fails)) }
-        }
-        child => {
-            let mut status = 0;
-            // SAFETY: the word is ours.
-            assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-            ExitStatus::from_raw(status)
-        }
-    }
-}
-
 /// Fails when a forked child that never calls exec, and has a receiver of its own, does not receive.
 #[test]
 fn a_forked_child_has_receivers_of_its_own() {
     alone("a_forked_child_has_receivers_of_its_own", || {
         let _signals = signal::notify(&[SIGTERM]).unwrap();
-        let ended = in_child(|| {
+        let ended = forked::ends(|| {
             let signals = signal::notify(&[SIGTERM]);
             raise(SIGTERM);
             signals.is_ok_and(|signals| signals.recv_deadline(limit()) == Ok(SIGTERM))
@@ -353,7 +333,7 @@ fn a_forked_child_has_receivers_of_its_own() {
 fn a_forked_child_receives_a_signal_that_has_come_before() {
     alone("a_forked_child_receives_a_signal_that_has_come_before", || {
         let _signals = signal::notify(&[SIGWINCH]).unwrap();
-        let ended = in_child(|| {
+        let ended = forked::ends(|| {
             raise(SIGWINCH);
             let signals = signal::notify(&[SIGWINCH]);
             raise(SIGWINCH);
@@ -368,7 +348,7 @@ fn a_forked_child_receives_a_signal_that_has_come_before() {
 fn a_forked_child_asks_again_for_a_thread_that_was_refused() {
     alone("a_forked_child_asks_again_for_a_thread_that_was_refused", || {
         let _signals = signal::notify(&[SIGTERM]).unwrap();
-        let ended = in_child(|| {
+        let ended = forked::ends(|| {
             let mut room = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             // SAFETY: the struct is ours.
             let set = |room: &libc::rlimit| unsafe { libc::setrlimit(libc::RLIMIT_AS, room) } == 0;
@@ -392,7 +372,7 @@ fn a_forked_child_asks_again_for_a_thread_that_was_refused() {
 fn a_forked_child_has_the_actions_from_before_beside_its_receivers() {
     alone("a_forked_child_has_the_actions_from_before_beside_its_receivers", || {
         let signals = signal::notify(&[SIGTERM]).unwrap();
-        let ended = in_child(|| {
+        let ended = forked::ends(|| {
             let own = signal::notify(&[SIGUSR1]);
             raise(SIGUSR1);
             let heard = own.is_ok_and(|own| own.recv_deadline(limit()) == Ok(SIGUSR1));

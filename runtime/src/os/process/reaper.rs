@@ -14,6 +14,7 @@
 
 use super::child::Process;
 use super::outcome::Outcome;
+use crate::host::handler::Server;
 use crate::host::{Active, Threads};
 use crate::net::sys;
 use std::io::{self, Write};
@@ -49,7 +50,13 @@ struct Orphans {
     bell: Option<OwnedFd>,
 }
 
-static ORPHANS: Mutex<Orphans> = Mutex::new(Orphans { new: Vec::new(), bell: None });
+impl Orphans {
+    const NONE: Orphans = Orphans { new: Vec::new(), bell: None };
+}
+
+static ORPHANS: Mutex<Orphans> = Mutex::new(Orphans::NONE);
+/// The process that has the thread.
+static REAPER: Server = Server::new();
 
 fn orphans() -> MutexGuard<'static, Orphans> {
     // No code panics under this lock.
@@ -68,6 +75,11 @@ pub(super) fn adopt(process: Process) {
     // Not under the lock: this takes the descriptor out of its pollers, and may drop the last reference to a runtime.
     let ends = ends.into_inner();
     let mut orphans = orphans();
+    // The thread, the bell and the children in the list are the parent's.
+    if REAPER.is_forked() {
+        *orphans = Orphans::NONE;
+        REAPER.is_this_process();
+    }
     orphans.new.push(Orphan { outcome, ends, late: false });
     match &orphans.bell {
         Some(bell) => sys::signal(bell.as_raw_fd()),

@@ -2,6 +2,7 @@
 //! process keeps a few for the next copy, as long as a copy is under way.
 
 use super::moves::{self, Waits};
+use crate::host::handler::Server;
 use crate::net::sys;
 use std::io;
 use std::mem;
@@ -21,7 +22,13 @@ struct Shelf {
     pipes: Vec<(io::PipeReader, io::PipeWriter)>,
 }
 
-static SHELF: Mutex<Shelf> = Mutex::new(Shelf { copies: 0, buffers: Vec::new(), pipes: Vec::new() });
+impl Shelf {
+    const EMPTY: Shelf = Shelf { copies: 0, buffers: Vec::new(), pipes: Vec::new() };
+}
+
+static SHELF: Mutex<Shelf> = Mutex::new(Shelf::EMPTY);
+/// The process whose copies the shelf counts.
+static KEEPER: Server = Server::new();
 
 fn shelf() -> MutexGuard<'static, Shelf> {
     // No code panics under this lock.
@@ -33,7 +40,13 @@ pub(super) struct UnderWay;
 
 impl UnderWay {
     pub(super) fn new() -> Self {
-        shelf().copies += 1;
+        let mut shelf = shelf();
+        // What is kept, and what is under way, is the parent's: the two processes would mix their bytes in one pipe.
+        if KEEPER.is_forked() {
+            *shelf = Shelf::EMPTY;
+            KEEPER.is_this_process();
+        }
+        shelf.copies += 1;
         UnderWay
     }
 }
