@@ -1,6 +1,7 @@
 //! Copies at the limits of what the kernel moves: urgent bytes, short pipes, a source that is its own sink.
 
 use common::crew::{Crew, everyone};
+use common::room::Room;
 use common::talk::pattern;
 use common::until;
 use gmp::context::{Context, ContextError};
@@ -11,6 +12,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind, Read, Seek, Write};
 use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
@@ -535,5 +537,33 @@ fn a_silent_socket_that_came_as_a_file_is_waited_for() {
         });
         assert_eq!(copies.join(), MUCH as u64 + 11);
         assert_eq!(rest, b"and the end");
+    });
+}
+
+/// The kernel reads such a file only into memory that begins at a block, and only from the beginning of a block on. Fails when
+/// the copy reads the file into other memory, or goes on where the sink has taken less than a block.
+#[test]
+fn a_file_that_bypasses_the_cache_is_copied() {
+    fn goes<T: Sink + Send + 'static>(crew: &Crew<'_>, file: File, (to, mut output): (T, impl Read)) {
+        let copies = crew.go(move || copy(&file, &to).map_err(|failed| failed.to_string()));
+        let (mut got, mut part) = (Vec::new(), [0; 10_007]);
+        while let len @ 1.. = output.read(&mut part).unwrap() {
+            got.extend_from_slice(&part[..len]);
+        }
+        assert_eq!(copies.join(), Ok(5 * MUCH as u64));
+        assert!(got == pattern(1, 5 * MUCH));
+    }
+    let room = Room::new();
+    let path = room.join("direct");
+    std::fs::write(&path, pattern(1, 5 * MUCH)).unwrap();
+    let open = || File::options().read(true).custom_flags(libc::O_DIRECT).open(&path);
+    if let Err(refused) = open() {
+        return common::skipped(format_args!("no file bypasses the cache: {refused}"));
+    }
+    everyone(|crew| {
+        goes(crew, open().unwrap(), common::loopback::pair());
+        goes(crew, open().unwrap(), UnixStream::pair().unwrap());
+        let (reader, writer) = gmp::io::pipe().unwrap();
+        goes(crew, open().unwrap(), (writer, reader));
     });
 }

@@ -106,7 +106,7 @@ impl Kind {
     /// Notes whether reads of the file bypass the page cache (`O_DIRECT`): there a read with `RWF_NOWAIT` waits for the disk,
     /// only not for its turn. A flag that is set later is not noticed.
     pub(super) fn look_for_direct(&self, file: &fs::File) {
-        if sys::is_direct(file) {
+        if sys::is_direct(file.as_fd()) {
             self.0.fetch_or(REFUSES, Relaxed);
         }
     }

@@ -85,7 +85,7 @@ pub use dir::{DirEntry, ReadDir, read_dir};
 pub use file::File;
 pub use options::{DirBuilder, OpenOptions};
 pub use std::fs::{FileTimes, FileType, Metadata, Permissions, TryLockError};
-pub(in crate::os) use sys::{an_end_is_one, preadv2};
+pub(in crate::os) use sys::{an_end_is_one, is_direct, preadv2};
 // For the links above.
 #[cfg(doc)]
 use std::os::unix::fs::FileExt;

@@ -83,7 +83,7 @@ pub(super) fn read(file: &File, buf: &mut [MaybeUninit<u8>]) -> io::Result<usize
 }
 
 /// Returns `true` for a file that was opened with `O_DIRECT`.
-pub(super) fn is_direct(file: &File) -> bool {
+pub(in crate::os) fn is_direct(file: BorrowedFd<'_>) -> bool {
     // SAFETY: no pointers.
     let flags = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
     flags != -1 && flags & libc::O_DIRECT != 0

@@ -51,9 +51,10 @@ use crate::net::methods::with_a_frame;
 /// *How.* The first bytes go through a buffer. When two reads in a row have filled the buffer of 32 KiB, the source has more:
 /// from then on a file is sent by `sendfile(2)`, and the bytes of a socket or a pipe go through a pipe of the library's by
 /// `splice(2)`, without a copy, until little comes at a time. From file to file the kernel copies by `copy_file_range(2)`.
-/// Where the kernel refuses one of these, for a file opened to append or on an odd file system, the buffer does the rest. A
-/// copy that waits for its source has neither buffer nor pipe; the process keeps a few of them for the next copy, until no copy
-/// is under way. A copy that its runtime has left behind counts as under way.
+/// Where the kernel refuses one of these, for a file opened to append or on an odd file system, the buffer does the rest, and
+/// all of a file that bypasses the kernel's cache (`O_DIRECT`) on its way to a socket or a pipe. A copy that waits for its
+/// source has neither buffer nor pipe; the process keeps a few of them for the next copy, until no copy is under way. A copy
+/// that its runtime has left behind counts as under way.
 ///
 /// *Files*, also those of [`fs`](crate::fs), are read and written by calls that give the P away where they may wait, and that
 /// do not wait in [the line](crate::fs#the-line).

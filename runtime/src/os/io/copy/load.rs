@@ -11,6 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The length of a buffer.
 pub(super) const BUFFER: usize = 32 << 10;
+/// Where a buffer begins: a file that bypasses the kernel's cache (`O_DIRECT`) is read only into blocks of memory.
+const BLOCK: usize = 4 << 10;
 /// What a pipe holds at most, unless a program lengthens it.
 const PIPE: usize = 64 << 10;
 /// How many buffers, and how many pipes, are kept.
@@ -64,12 +66,17 @@ impl Drop for UnderWay {
 }
 
 /// A buffer; the drop puts it back.
-pub(super) struct Buffer(pub(super) Box<[u8]>);
+pub(super) struct Buffer(Box<[u8]>);
 
 impl Buffer {
     pub(super) fn take() -> Self {
         let kept = shelf().buffers.pop();
-        Buffer(kept.unwrap_or_else(|| vec![0; BUFFER].into()))
+        Buffer(kept.unwrap_or_else(|| vec![0; BUFFER + BLOCK].into()))
+    }
+
+    pub(super) fn bytes(&mut self) -> &mut [u8] {
+        let begins = self.0.as_ptr().align_offset(BLOCK);
+        &mut self.0[begins..][..BUFFER]
     }
 }
 

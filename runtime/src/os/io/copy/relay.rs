@@ -25,7 +25,7 @@ use super::load::{BUFFER, Buffer, Pipe, UnderWay};
 use super::moves::{self, Waits};
 use crate::goroutine::blocking;
 use crate::net::{check_contexts, sys};
-use crate::os::fs::an_end_is_one;
+use crate::os::fs::{an_end_is_one, is_direct};
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -93,7 +93,9 @@ impl<'a> Relay<'a> {
                 Way::Ranges => self.range(),
                 Way::Refused => self.piece(),
                 _ if self.full < FULL => self.piece(),
-                _ if self.full == FULL && self.may_be_signalled() => Ok(Moved::Refused),
+                _ if self.full == FULL && (self.may_be_signalled() || self.goes_by_blocks()) => {
+                    Ok(Moved::Refused)
+                }
                 Way::SendFile => self.send_file(),
                 Way::Splice => self.splice(),
             }?;
@@ -111,6 +113,13 @@ impl<'a> Relay<'a> {
     /// Returns `true` if the kernel would send this process a signal when the sink has no peer.
     fn may_be_signalled(&self) -> bool {
         self.sink.form() == Form::Socket && !moves::sigpipe_is_ignored()
+    }
+
+    /// Returns `true` for a file that bypasses the kernel's cache. The kernel reads it from the beginning of a block on: not
+    /// where a sink without room has ended a `sendfile`.
+    fn goes_by_blocks(&self) -> bool {
+        let asks = |source: &dyn End| source.read(None, &mut |fd| Ok(usize::from(is_direct(fd))));
+        self.way == Way::SendFile && asks(self.source).is_ok_and(|is| is == 1)
     }
 
     fn failed(&mut self, error: io::Error) -> CopyError {
@@ -133,7 +142,7 @@ impl<'a> Relay<'a> {
         let kept = &mut self.buffer;
         let got = source.read(Some(BUFFER), &mut |fd| {
             let mut buffer = kept.take().unwrap_or_else(Buffer::take);
-            let got = if is_file { read_file(fd, &mut buffer.0) } else { sys::read(fd, &mut buffer.0) };
+            let got = if is_file { read_file(fd, buffer.bytes()) } else { sys::read(fd, buffer.bytes()) };
             // A read that has to wait puts its buffer back.
             if got.is_ok() {
                 *kept = Some(buffer);
@@ -141,9 +150,9 @@ impl<'a> Relay<'a> {
             got
         });
         let got = got.map_err(|failed| self.failed(failed))?;
-        let Some(buffer) = self.buffer.take().filter(|_| got > 0) else { return Ok(Moved::End) };
-        self.give(&buffer.0[..got], None)?;
-        let whole = got == buffer.0.len();
+        let Some(mut buffer) = self.buffer.take().filter(|_| got > 0) else { return Ok(Moved::End) };
+        self.give(&buffer.bytes()[..got], None)?;
+        let whole = got == BUFFER;
         if whole || is_file {
             self.buffer = Some(buffer);
         }
@@ -287,9 +296,9 @@ impl<'a> Relay<'a> {
     fn unload(&mut self, pipe: &mut Pipe) -> Result<Moved, CopyError> {
         let mut buffer = Buffer::take();
         loop {
-            match pipe.read(&mut buffer.0) {
+            match pipe.read(buffer.bytes()) {
                 Ok(0) => return Ok(Moved::Refused),
-                Ok(got) => self.give(&buffer.0[..got], Some(pipe))?,
+                Ok(got) => self.give(&buffer.bytes()[..got], Some(pipe))?,
                 Err(failed) => return Err(self.failed(failed)),
             }
         }
