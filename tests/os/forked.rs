@@ -103,3 +103,18 @@ fn a_forked_child_reaps_its_own_children() {
         assert!(ended.wait().success());
     });
 }
+
+/// The parent's timer thread waits for a timer of the parent's. Fails when a forked child counts on that thread, and its own
+/// timer never fires.
+#[test]
+fn a_forked_child_has_timers_without_a_runtime() {
+    alone("a_forked_child_has_timers_without_a_runtime", || {
+        let _parents = gmp::time::after_func(Duration::from_secs(3600), || panic!("it is not that late"));
+        let ended = forked::ends(|| {
+            let (fired, fires) = std::sync::mpsc::channel();
+            let _own = gmp::time::after_func(Duration::ZERO, move || fired.send(()).unwrap());
+            fires.recv_timeout(Duration::from_secs(10)).is_ok()
+        });
+        assert!(ended.success(), "{ended}");
+    });
+}

@@ -20,8 +20,11 @@ pub(crate) struct Shared<H: Host> {
 }
 
 impl<H: Host> Shared<H> {
-    pub(crate) fn new(runtimes: Option<Runtimes<H>>) -> Self {
-        Shared { timer_thread: TimerThread::new(), runtimes, quit: Quit::new(), scheds: AtomicU64::new(0) }
+    /// `parents` are the values of the process of which this one is a forked child.
+    pub(crate) fn new(runtimes: Option<Runtimes<H>>, parents: Option<&Self>) -> Self {
+        // Relaxed: a number. The schedulers of the parent are not taken for the child's own.
+        let scheds = AtomicU64::new(parents.map_or(0, |parents| parents.scheds.load(Relaxed)));
+        Shared { timer_thread: TimerThread::new(), runtimes, quit: Quit::new(), scheds }
     }
 
     /// Returns a number that no other scheduler of the process gets.

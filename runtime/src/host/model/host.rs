@@ -80,7 +80,7 @@ loom::thread_local! {
 loom::lazy_static! {
     // The runtimes of a model are not judged together: each `run` takes the lock for itself, and `models::cover` asks
     // one runtime with `is_asleep`.
-    static ref SHARED: Shared<ModelHost> = Shared::new(None);
+    static ref SHARED: Shared<ModelHost> = Shared::new(None, None);
 }
 
 impl Threads for ModelHost {

@@ -18,6 +18,7 @@ mod hook;
 mod mask;
 mod objects;
 mod quit;
+mod shared;
 mod signals;
 mod slack;
 mod stack;
@@ -43,7 +44,6 @@ use crate::host::{
 use crate::prim::{Acquire, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Relaxed, Release, settle_pause};
 use crate::runtime::cpu_sets::CpuSet;
 use crate::sched::Shared;
-use crate::sched::watch::deadlock::Runtimes;
 use crate::stack::pool::{StackCache, StackPool};
 use crate::stack::switch::{Coro, Home};
 use aside::ASIDE;
@@ -59,7 +59,7 @@ use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::thread::Scope;
 use std::time::{Duration, Instant};
 use stderr::{remark, say, tell};
@@ -501,8 +501,7 @@ impl Process for Native {
     type Shared = Shared<Native>;
 
     fn shared() -> &'static Shared<Native> {
-        static SHARED: OnceLock<Shared<Native>> = OnceLock::new();
-        SHARED.get_or_init(|| Shared::new(Some(Runtimes::default())))
+        shared::shared()
     }
 
     #[inline(always)]

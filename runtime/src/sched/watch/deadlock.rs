@@ -115,7 +115,7 @@ pub(crate) enum Doing<H: Host> {
 
 /// The presence of a caller in `run`, which begins before the caller's goroutine is spawned, because a deadlock is reported
 /// only while a caller is there, and the goroutine can fall asleep at once. Dropped when the caller leaves.
-pub(crate) struct Presence<H: Host>(u64, PhantomData<fn(H)>);
+pub(crate) struct Presence<H: Host>(Option<(&'static Runtimes<H>, u64)>);
 
 impl<H: Host> Presence<H> {
     /// The calling thread or goroutine is inside `run` from here on.
@@ -134,12 +134,12 @@ impl<H: Host> Presence<H> {
     }
 
     fn of(thread: bool) -> Self {
-        let Some(runtimes) = &H::shared().runtimes else { return Presence(0, PhantomData) };
+        let Some(runtimes) = &H::shared().runtimes else { return Presence(None) };
         let mut known = runtimes.known.lock();
         known.tickets += 1;
         let ticket = known.tickets;
         known.callers.push(Caller { ticket, does: Doing::Awake, thread });
-        Presence(ticket, PhantomData)
+        Presence(Some((runtimes, ticket)))
     }
 
     pub(crate) fn set(&self, does: Doing<H>) {
@@ -147,9 +147,9 @@ impl<H: Host> Presence<H> {
     }
 
     fn with(&self, f: impl FnOnce(&mut Caller<H>)) {
-        if let Some(runtimes) = &H::shared().runtimes {
+        if let Some((runtimes, ticket)) = self.0 {
             let mut known = runtimes.known.lock();
-            let caller = known.callers.iter_mut().find(|caller| caller.ticket == self.0);
+            let caller = known.callers.iter_mut().find(|caller| caller.ticket == ticket);
             f(caller.expect("with: the caller is inside `run`"));
         }
     }
@@ -157,8 +157,8 @@ impl<H: Host> Presence<H> {
 
 impl<H: Host> Drop for Presence<H> {
     fn drop(&mut self) {
-        if let Some(runtimes) = &H::shared().runtimes {
-            runtimes.known.lock().callers.retain(|caller| caller.ticket != self.0);
+        if let Some((runtimes, ticket)) = self.0 {
+            runtimes.known.lock().callers.retain(|caller| caller.ticket != ticket);
         }
     }
 }
