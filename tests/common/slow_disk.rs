@@ -16,15 +16,31 @@ const FIRST: libc::c_int = 900;
 /// The end of the path of a file that takes long to open.
 pub const SLOW: &str = ".slow";
 
+/// When a held call goes on.
+#[derive(Clone, Copy)]
+pub enum Hold {
+    /// After this time.
+    For(Duration),
+    /// Together with the `step` calls that came first, when `full` calls are held, or the last of `all` calls has come, and
+    /// somebody has called [`Held::beat`] since the last call came.
+    Steps { step: usize, full: usize, all: usize },
+}
+
 /// What the supervisor has held.
 #[derive(Default)]
 pub struct Held {
     now: AtomicUsize,
     most: AtomicUsize,
     count: AtomicUsize,
+    beats: AtomicUsize,
 }
 
 impl Held {
+    /// Says that the caller has gone on.
+    pub fn beat(&self) {
+        self.beats.fetch_add(1, SeqCst);
+    }
+
     /// Returns how many calls were held since the last look, and how many of them at once.
     pub fn count_and_most(&self) -> (usize, usize) {
         (self.count.swap(0, SeqCst), self.most.swap(0, SeqCst))
@@ -32,9 +48,9 @@ impl Held {
 }
 
 /// From here on, on this thread and those that it starts: `pread64`, `read` and `fsync` of a file [`on_it`], and `openat` of a
-/// path that ends with [`SLOW`], begin after `hold`. A read of such a file that would not wait finds nothing.
+/// path that ends with [`SLOW`], are held. A read of such a file that would not wait finds nothing.
 #[track_caller]
-pub fn begin(hold: Duration) -> Arc<Held> {
+pub fn begin(hold: Hold) -> Arc<Held> {
     let nr = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
     // The lower halves of the arguments, on machines whose lower half comes first.
     let arg = |nth| (std::mem::offset_of!(libc::seccomp_data, args) + nth * size_of::<u64>()) as u32;
@@ -88,16 +104,31 @@ pub fn on_it(file: &File) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-fn supervise(listener: &OwnedFd, hold: Duration, tally: &Held) {
-    // All calls are held for the same time, so the first is due first.
+fn supervise(listener: &OwnedFd, hold: Hold, tally: &Held) {
+    // In the order in which they came: of calls that are held for the same time, the first is due first.
     let mut waiting: VecDeque<(Instant, u64)> = VecDeque::new();
+    let mut beats = 0;
     loop {
-        let now = Instant::now();
-        while let Some((_, id)) = waiting.pop_front_if(|(due, _)| *due <= now) {
+        let (due, limit) = match hold {
+            Hold::For(time) => {
+                let due = waiting.iter().take_while(|(came, _)| came.elapsed() >= time).count();
+                let next = waiting.get(due).map(|(came, _)| time.saturating_sub(came.elapsed()));
+                (due, next.map_or(-1, |wait| wait.as_millis() as libc::c_int + 1))
+            }
+            Hold::Steps { step, full, all } => {
+                let is_last = !waiting.is_empty() && tally.count.load(SeqCst) == all;
+                let is_complete = waiting.len() == full || is_last;
+                let due = is_complete && tally.beats.load(SeqCst) != beats;
+                (if due { step.min(waiting.len()) } else { 0 }, if is_complete { 1 } else { -1 })
+            }
+        };
+        if due > 0 {
+            beats = tally.beats.load(SeqCst);
+        }
+        for (_, id) in waiting.drain(..due) {
             tally.now.fetch_sub(1, SeqCst);
             goes_on(listener, id);
         }
-        let limit = waiting.front().map_or(-1, |(due, _)| (*due - now).as_millis() as libc::c_int + 1);
         let mut entry = libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
         // SAFETY: one entry.
         if unsafe { libc::poll(&raw mut entry, 1, limit) } <= 0 || entry.revents & libc::POLLIN == 0 {
@@ -115,7 +146,8 @@ fn supervise(listener: &OwnedFd, hold: Duration, tally: &Held) {
         if is_slow {
             tally.count.fetch_add(1, SeqCst);
             tally.most.fetch_max(tally.now.fetch_add(1, SeqCst) + 1, SeqCst);
-            waiting.push_back((Instant::now() + hold, asked.id));
+            waiting.push_back((Instant::now(), asked.id));
+            beats = tally.beats.load(SeqCst);
         } else {
             goes_on(listener, asked.id);
         }

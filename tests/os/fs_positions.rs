@@ -4,7 +4,7 @@ use common::child;
 use common::crew::{each, everyone, join_all};
 use common::random::Random;
 use common::room::Room;
-use common::slow_disk;
+use common::slow_disk::{self, Hold};
 use common::talk::pattern;
 use common::{PROCS, runtime, watched};
 use gmp::fs::unix::FileExt;
@@ -29,7 +29,7 @@ fn readers_of_one_position_share_a_slow_file() {
     std::fs::write(room.join("file"), &*bytes).unwrap();
     let opened = std::fs::File::open(room.join("file")).unwrap();
     let slow = Arc::new(File::from(slow_disk::on_it(&opened)));
-    let held = slow_disk::begin(Duration::from_millis(2));
+    let held = slow_disk::begin(Hold::For(Duration::from_millis(2)));
     for procs in PROCS {
         watched(procs, || {
             (&*slow).seek(SeekFrom::Start(0)).unwrap();
