@@ -68,23 +68,29 @@ fn the_times_of_one_channel_go_round() {
     });
 }
 
-/// Fails if one of the members that share a ticker has next to none of its times.
+/// Fails if one of the members that share a ticker has next to none of its times: a busy machine may keep a member from a few
+/// hundred of them.
 #[test]
 fn a_ticker_is_shared_by_its_receivers() {
+    const SHARE: usize = 5;
+    const MOST: usize = 1000;
     everyone(|crew| {
         for first in 0..WAYS.len() {
             let (ticks, counts) = (tick(Duration::from_millis(1)), Arc::new([0; 4].map(AtomicUsize::new)));
-            let sum = |counts: &[AtomicUsize; 4]| counts.iter().map(|it| it.load(SeqCst)).sum::<usize>();
+            let seen = |counts: &[AtomicUsize; 4]| counts.each_ref().map(|it| it.load(SeqCst));
             let (theirs, begun) = (Arc::clone(&counts), Arc::new(AtomicUsize::new(0)));
             join_all(each(crew, 4, move |number| {
                 begun.fetch_add(1, SeqCst);
                 until(|| begun.load(SeqCst) == 4);
-                while sum(&theirs) < 60 {
+                let goes_on = |counts: [usize; 4]| {
+                    counts.iter().any(|it| *it < SHARE) && counts.iter().sum::<usize>() < MOST
+                };
+                while goes_on(seen(&theirs)) {
                     WAYS[(first + number) % WAYS.len()](&ticks);
                     theirs[number].fetch_add(1, SeqCst);
                 }
             }));
-            assert!(counts.iter().all(|it| it.load(SeqCst) >= 5), "{first}: {counts:?}");
+            assert!(seen(&counts).iter().all(|it| *it >= SHARE), "{first}: {counts:?}");
         }
     });
 }
