@@ -9,6 +9,7 @@ mod arrivals;
 mod attacks;
 mod class_order;
 mod fairness;
+mod keepers;
 mod measure;
 mod policies;
 mod priorities;
