@@ -38,6 +38,13 @@ pub fn output(command: &mut Command) -> (Option<i32>, String, String) {
     (status.code(), text(out), text(err))
 }
 
+/// Plays the test with each number of Ps at the same time: an example that waits for the end of a limit leaves the cores to
+/// others.
+pub fn at_once<T: Send, const COUNT: usize>(procs: [T; COUNT], test: impl Fn(T) + Sync) {
+    let test = &test;
+    thread::scope(|s| procs.into_iter().for_each(|procs| drop(s.spawn(move || test(procs)))));
+}
+
 /// Runs an example that is to fail, and returns its one line on stderr.
 #[track_caller]
 pub fn refusal(name: &str, args: &[&str], expected: i32) -> String {

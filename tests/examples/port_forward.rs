@@ -3,7 +3,7 @@
 use crate::echo::clients::{connect, content, expect, expect_end, fill, reset};
 use crate::program::Program;
 use common::descriptors::allow_descriptors;
-use common::example::{LIMIT, example, refusal};
+use common::example::{LIMIT, at_once, example, refusal};
 use common::loopback::{Hole, refusing};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -242,7 +242,7 @@ fn a_target_that_does_not_answer_is_given_up() {
 #[test]
 fn what_does_not_move_is_ended() {
     LazyLock::force(&LONG);
-    for procs in PROCS {
+    at_once(PROCS, |procs| {
         let (listener, to) = target();
         let (program, addr) = start(procs, to, &["--idle-ms", "1500"]);
         let (client, target) = pair(addr, &listener);
@@ -269,14 +269,14 @@ fn what_does_not_move_is_ended() {
         drop(target);
         let said = stop(program);
         assert!(said.contains(" 1 finished, 0 broken, 2 idle, 0 too old, "), "{said}");
-    }
+    });
 }
 
 /// Fails by a byte that is lost, or by an end while a slow reader still takes bytes: its side moves, if nothing else does.
 #[test]
 fn a_slow_reader_gets_everything() {
     LazyLock::force(&LONG);
-    for procs in PROCS {
+    at_once(PROCS, |procs| {
         let (listener, to) = target();
         let (program, addr) = start(procs, to, &["--idle-ms", "2000"]);
         let (client, target) = pair(addr, &listener);
@@ -303,15 +303,15 @@ fn a_slow_reader_gets_everything() {
         drop((client, target));
         let said = stop(program);
         assert!(said.contains(" 1 finished, 0 broken, 0 idle, "), "{said}");
-    }
+    });
 }
 
 /// Fails when a connection lives on because bytes move.
 #[test]
 fn a_connection_has_a_lifetime() {
-    for procs in PROCS {
+    at_once(PROCS, |procs| {
         let (listener, to) = target();
-        let (program, addr) = start(procs, to, &["--lifetime-ms", "2000"]);
+        let (program, addr) = start(procs, to, &["--lifetime-ms", "500"]);
         let (client, target) = pair(addr, &listener);
         let begun = Instant::now();
         while (&client).write_all(b"on and on").is_ok() {
@@ -320,11 +320,12 @@ fn a_connection_has_a_lifetime() {
                 break;
             }
             assert!(begun.elapsed() < LIMIT, "it goes on");
+            thread::sleep(Duration::from_millis(2));
         }
         drop((client, target));
         let said = stop(program);
         assert!(said.contains(" 0 finished, 0 broken, 0 idle, 1 too old, "), "{said}");
-    }
+    });
 }
 
 /// Fails when a connection above the limit is forwarded, or when one is not forwarded once there is room.

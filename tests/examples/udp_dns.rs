@@ -8,7 +8,7 @@ use common::dns::{
     A, Asked, CNAME, Message, NXDOMAIN, QUESTION, Received, Resolver, SERVFAIL, TXT, opt, read_message,
     record, soa, wire, write_message,
 };
-use common::example::{LIMIT, example, refusal};
+use common::example::{LIMIT, at_once, example, refusal};
 use common::random::Random;
 use std::collections::BTreeSet;
 use std::fs;
@@ -159,7 +159,7 @@ fn equal_questions_under_way_are_asked_once() {
 /// Fails by no answer, by an answer before all tries, or when a question is asked again at once after a failure.
 #[test]
 fn a_silent_resolver_is_asked_again_and_then_given_up() {
-    for procs in PROCS {
+    at_once(PROCS, |procs| {
         let (resolver, asked) = Resolver::new();
         let (program, addr) = start(procs, &resolver, &["--tries", "3", "--timeout-ms", "500"]);
         let client = Client::new(addr);
@@ -183,7 +183,7 @@ fn a_silent_resolver_is_asked_again_and_then_given_up() {
             said.contains("3 queries, 0 over TCP: 1 from the cache, 2 asked, 0 shared, 1 failed, "),
             "{said}"
         );
-    }
+    });
 }
 
 /// Fails by a wait for an answer from a port that is closed.

@@ -6,7 +6,7 @@ use super::*;
 /// client's spelling.
 #[test]
 fn answers_are_kept_while_their_ttls_count_down() {
-    for procs in PROCS {
+    at_once(PROCS, |procs| {
         let (resolver, count) = addresses(3);
         let (program, addr) = start(procs, &resolver, &[]);
         let (client, other) = (Client::new(addr), Client::new(addr));
@@ -30,13 +30,13 @@ fn answers_are_kept_while_their_ttls_count_down() {
         assert_eq!(count.load(SeqCst), 3);
         let said = stop(program);
         assert!(said.contains(", 0 over TCP: ") && said.contains(" 3 asked, 0 shared, 0 failed, "), "{said}");
-    }
+    });
 }
 
 /// Fails when an answer without a TTL is kept, or an answer is not kept for its TTL.
 #[test]
 fn that_there_is_no_such_thing_is_kept_as_long_as_the_soa_says() {
-    for procs in PROCS {
+    at_once(PROCS, |procs| {
         let count = Arc::new(AtomicUsize::new(0));
         let counts = Arc::clone(&count);
         let resolver = Resolver::start(move |asked| {
@@ -65,11 +65,14 @@ fn that_there_is_no_such_thing_is_kept_as_long_as_the_soa_says() {
             let before = count.load(SeqCst);
             (client.ask(name), count.load(SeqCst) - before)
         };
-        for (name, rcode) in [("none", NXDOMAIN), ("empty", 0), ("alias", NXDOMAIN)] {
+        let kept = [("none", NXDOMAIN), ("empty", 0), ("alias", NXDOMAIN)].map(|(name, rcode)| {
             let begun = Instant::now();
             let (answer, asked) = asked_by(name);
             assert_eq!((answer.rcode(), asked), (rcode, 1), "{name}");
             assert_eq!(answer.records.last().expect("the SOA").ttl, 2, "{name}");
+            (name, rcode, begun)
+        });
+        for (name, rcode, begun) in kept {
             loop {
                 let (answer, asked) = asked_by(name);
                 assert_eq!(answer.rcode(), rcode);
@@ -89,7 +92,7 @@ fn that_there_is_no_such_thing_is_kept_as_long_as_the_soa_says() {
             }
         }
         stop(program);
-    }
+    });
 }
 
 /// Fails by an answer that lacks records and does not say so, or by an answer that can't be had in whole.
