@@ -515,6 +515,7 @@ fn a_thousand_read_a_slow_disk_and_no_one_else_is_stalled() {
     const PART: usize = 64;
     const BOUND: usize = 64;
     const CALLS: usize = READERS + 2 * BOUND;
+    const STEP: usize = 8;
     if !child::is_child() {
         child::passes(NAME, &[("GMPDEBUG", "handoff=0")]);
         return;
@@ -524,7 +525,7 @@ fn a_thousand_read_a_slow_disk_and_no_one_else_is_stalled() {
     std::fs::write(&path, &*bytes).unwrap();
     let slow = slow_disk::on_it(&std::fs::File::options().read(true).write(true).open(&path).unwrap());
     let file = Arc::new(File::from(slow));
-    let held = slow_disk::begin(Hold::Steps { step: 8, full: BOUND, all: CALLS });
+    let held = slow_disk::begin(Hold::Steps { step: STEP, full: BOUND, all: CALLS });
     for procs in [1, 4] {
         watched(procs, || {
             let before = threads();
@@ -566,7 +567,8 @@ fn a_thousand_read_a_slow_disk_and_no_one_else_is_stalled() {
             let most = bystander.join().unwrap();
             println!("{procs} Ps: {most} threads, {before} before");
             assert_eq!(held.count_and_most(), (CALLS, BOUND));
-            assert!(most - before <= BOUND + 8, "{most} threads, {before} before");
+            // On a busy machine the threads whose calls went on last are not at rest before the next calls come.
+            assert!(most - before <= BOUND + STEP + 8, "{most} threads, {before} before");
         });
     }
 }
