@@ -18,14 +18,16 @@ pub fn connect(addr: SocketAddr) -> TcpStream {
 /// Returns `size` bytes that no other message of any connection has.
 pub fn content(connection: usize, number: usize, size: usize) -> Vec<u8> {
     let mut state = ((connection as u64) << 32 | number as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
-    let next = || {
+    let mut bytes = Vec::with_capacity(size + 8);
+    while bytes.len() < size {
         // Marsaglia's xorshift64.
         state ^= state << 13;
         state ^= state >> 7;
         state ^= state << 17;
-        (state >> 32) as u8
-    };
-    std::iter::repeat_with(next).take(size).collect()
+        bytes.extend_from_slice(&state.to_ne_bytes());
+    }
+    bytes.truncate(size);
+    bytes
 }
 
 /// Reads `expected`, and nothing else.
