@@ -506,8 +506,8 @@ fn threads() -> usize {
 }
 
 /// The runtime's monitor takes no P away, and a few calls at a time go on when the bound is reached and another goroutine has
-/// slept meanwhile. Fails by a hang when fewer calls are under way, or when the other goroutine waits for a call; when there are
-/// more threads than the bound allows; or by bytes of another place.
+/// slept meanwhile. Fails by a hang when fewer calls are under way, or when the other goroutine waits for a call; when there
+/// are more threads than the bound allows; or by bytes of another place.
 #[test]
 fn a_thousand_read_a_slow_disk_and_no_one_else_is_stalled() {
     const NAME: &str = "a_thousand_read_a_slow_disk_and_no_one_else_is_stalled";
