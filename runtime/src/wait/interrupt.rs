@@ -216,6 +216,14 @@ impl Throws {
     pub(crate) fn are_over(&self) -> bool {
         self.0.get() == ENDS
     }
+
+    /// Counts a throw, no further than it matters: a goroutine that has caught many exits is not one that ends.
+    fn count(&self) {
+        let thrown = self.0.get();
+        if thrown < THROWS {
+            self.0.set(thrown + 1);
+        }
+    }
 }
 
 /// Returns the innermost frame whose context is done, if the waiter has not masked it.
@@ -337,7 +345,7 @@ impl Interrupt {
         match self {
             Interrupt::Exit | Interrupt::Shutdown => {
                 let g = M::<H>::current().and_then(M::g).expect("throw: a goroutine is to end");
-                g.throws.0.set(g.throws.0.get().saturating_add(1));
+                g.throws.count();
             }
             Interrupt::Context(frame) => {
                 // SAFETY: the caller runs under the frame.

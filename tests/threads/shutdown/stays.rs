@@ -4,7 +4,7 @@ use super::{Counts, HOUR, MS, SHUTDOWN_LIMIT, ends_clean};
 use common::bolt::bolted;
 use common::{everywhere, runtime, until, watched};
 use gmp::time::sleep;
-use gmp::{chan, go, scope, yield_now};
+use gmp::{chan, go, goexit, scope, yield_now};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
@@ -138,6 +138,25 @@ fn the_end_throws_three_times_at_a_catcher() {
         assert_eq!(rt.shutdown(HOUR).goroutines_left(), 1);
         assert!(begun.elapsed() < SHUTDOWN_LIMIT);
         assert_eq!((caught.load(SeqCst), counts.dropped.load(SeqCst)), (3, 0));
+    });
+}
+
+/// A goroutine that goes on after each of its exits does not end. Fails by the time, when the end waits for that goroutine as for
+/// one that ends.
+#[test]
+fn a_goroutine_that_has_caught_many_exits_stays() {
+    watched(1, || {
+        let (rt, counts) = (runtime(1), Counts::default());
+        let _stubborn = counts.go(&rt, || {
+            for _ in 0..256 {
+                assert!(catch_unwind(|| goexit()).is_err());
+            }
+            sleep(HOUR);
+        });
+        counts.all_begun(&rt, 1);
+        let begun = Instant::now();
+        assert_eq!(rt.shutdown(HOUR).goroutines_left(), 1);
+        assert!(begun.elapsed() < SHUTDOWN_LIMIT);
     });
 }
 
