@@ -31,8 +31,10 @@
 //! # What they must not do
 //!
 //! * **Call what may park**, or [`lock_os_thread`](crate::lock_os_thread): the goroutine is in the middle of a switch. Such a
-//!   call ends the process, with a text that names the rule: reads and writes of a descriptor always do, other calls when they
-//!   would have to wait. Calls that never park are allowed, such as [`go`](crate::go), `try_send`, `try_lock` or
+//!   call ends the process, with a text that names the rule. Some do so even if they would not have to wait: reads and writes
+//!   of a descriptor, [`park`](crate::park()), [`Event::wait`](crate::sync::Event::wait),
+//!   [`Barrier::wait`](crate::sync::Barrier::wait), the return of [`scope`](crate::scope()), a receive with a limit of zero.
+//!   Calls that never park are allowed, such as [`go`](crate::go), `try_send`, `try_lock` or
 //!   [`Unparker::unpark`](crate::Unparker::unpark). A lock of std may be taken: it blocks the thread. [`register`] may be
 //!   called, too: the switch that is under way keeps the pairs that it began with, and the goroutine's next switch is the first
 //!   to call the new pair. Each call adds a pair for good, so a function should call it once, not at each switch.
@@ -68,7 +70,14 @@ use crate::sched::switch;
 ///     static PUT_BY: Cell<u32> = Cell::new(0);
 /// }
 ///
-/// gmp::hooks::register(|| PUT_BY.set(REQUEST.take()), || REQUEST.set(PUT_BY.take()));
+/// // `try_with`: at the goroutine's end, other destructors may park when the variable is gone.
+/// gmp::hooks::register(
+///     || {
+///         let request = REQUEST.take();
+///         _ = PUT_BY.try_with(|put_by| put_by.set(request));
+///     },
+///     || REQUEST.set(PUT_BY.try_with(Cell::take).unwrap_or_default()),
+/// );
 ///
 /// // SAFETY: the functions above move that state along with the goroutine.
 /// unsafe {
