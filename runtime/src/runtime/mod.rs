@@ -248,7 +248,9 @@ impl Runtime {
     /// ```
     ///
     /// # Unwinds
-    /// With the panic of `f` only: an interrupt does not end the wait.
+    /// With the panic of `f` only: an interrupt does not end the wait. If this is called while its thread unwinds, by a
+    /// destructor, no context ends a wait of `f` either, as none ends a wait of that thread; [`run`](Self::run) has no such
+    /// limit.
     ///
     /// # Safety
     /// The contract of [`gmp::migration`](crate::migration), for goroutines that `f` starts; and `f` runs on a stack of its
