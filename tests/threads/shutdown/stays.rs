@@ -141,8 +141,8 @@ fn the_end_throws_three_times_at_a_catcher() {
     });
 }
 
-/// A goroutine that goes on after each of its exits does not end. Fails by the time, when the end waits for that goroutine as for
-/// one that ends.
+/// A goroutine that goes on after each of its exits does not end. Fails by the time, when the end waits for that goroutine as
+/// for one that ends.
 #[test]
 fn a_goroutine_that_has_caught_many_exits_stays() {
     watched(1, || {
