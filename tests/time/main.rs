@@ -4,6 +4,7 @@
 mod context;
 mod context_run;
 mod futures;
+mod many;
 mod orphans;
 mod receivers;
 mod sleep;
