@@ -8,6 +8,7 @@ mod errors;
 mod fifo;
 mod futures;
 mod iter;
+mod many;
 mod programs;
 mod promises;
 mod rendezvous;

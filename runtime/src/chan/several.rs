@@ -26,6 +26,7 @@ use crate::sync::wait_queue::{HasWaitQueue, Left, Notified, Position, TaskIn, Wa
 use crate::wait::task::TaskWait;
 use crate::wait::waiter::{How, Wait};
 use gmp_timers::Nanos;
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -236,8 +237,8 @@ pub(super) fn sender_goes<S: HasParties>(lock: &Mutex<S>, bells: &Bells) {
     }
 }
 
-/// The sender that rings each bell, with the bell's number.
-type Ringers = Vec<(u64, Sender<()>)>;
+/// The sender that rings each bell, by the bell's number.
+type Ringers = BTreeMap<u64, Sender<()>>;
 
 /// The bells of the receivers that have one; `None` once the channel is closed.
 pub(super) struct Bells(Mutex<Option<Ringers>>);
@@ -250,7 +251,7 @@ pub(super) struct Bell {
 
 impl Bells {
     pub(super) fn new() -> Self {
-        Bells(Mutex::new(Rank::Bells, Some(Vec::new())))
+        Bells(Mutex::new(Rank::Bells, Some(BTreeMap::new())))
     }
 
     /// Returns the bell in `slot`, which is made if necessary. If `news` returns `true` under the lock, the bell rings, even if
@@ -281,8 +282,8 @@ impl Bells {
             let mut number = 0;
             // On a closed channel the bell's sender is dropped here, which closes the bell as well.
             if let Some(bells) = self.0.lock().as_mut() {
-                number = bells.last().map_or(0, |(last, _)| last + 1);
-                bells.push((number, rings));
+                number = bells.last_key_value().map_or(0, |(last, _)| last + 1);
+                bells.insert(number, rings);
             }
             *slot = Some(Bell { number, rung });
         }
@@ -290,7 +291,7 @@ impl Bells {
 
     pub(super) fn ring_all(&self) {
         // Rung after the lock: a bell may wake a task, whose waker is foreign code.
-        let bells: Vec<_> = self.0.lock().iter().flatten().map(|(_, rings)| rings.clone()).collect();
+        let bells: Vec<_> = self.0.lock().iter().flat_map(BTreeMap::values).cloned().collect();
         for bell in bells {
             // An error says that the bell rings already, or that its receiver is gone.
             let _rings = bell.try_send(());
@@ -300,8 +301,7 @@ impl Bells {
     /// Rings one bell, whose receiver has left messages behind.
     pub(super) fn ring(&self, bell: Option<&Bell>) {
         let Some(bell) = bell else { return };
-        let its = |(number, rings): &(u64, Sender<()>)| (*number == bell.number).then(|| rings.clone());
-        let rings = self.0.lock().iter().flatten().find_map(its);
+        let rings = self.0.lock().as_ref().and_then(|bells| bells.get(&bell.number).cloned());
         if let Some(rings) = rings {
             let _rings = rings.try_send(());
         }
@@ -316,12 +316,8 @@ impl Bells {
     /// Removes the bell of a receiver that goes.
     pub(super) fn remove(&self, bell: Option<Bell>) {
         let Some(bell) = bell else { return };
-        let mut rings = None;
-        if let Some(bells) = self.0.lock().as_mut()
-            && let Some(at) = bells.iter().position(|(number, _)| *number == bell.number)
-        {
-            rings = Some(bells.remove(at));
-        }
+        // Dropped after the lock.
+        let rings = self.0.lock().as_mut().and_then(|bells| bells.remove(&bell.number));
         drop(rings);
     }
 
