@@ -1,13 +1,39 @@
 //! What an operation costs beside many receivers.
 
 use common::cpu::thread_time;
-use gmp::chan::broadcast;
+use gmp::chan::{Receiver, broadcast, unbounded};
+use std::pin::Pin;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
 fn cost(f: impl FnOnce()) -> Duration {
     let before = thread_time();
     f();
     thread_time() - before
+}
+
+/// Returns the futures of `count` receives, all of which wait.
+fn waiting(receiver: &Receiver<usize>, count: usize) -> Vec<Pin<Box<impl Future>>> {
+    let mut futures: Vec<_> = (0..count).map(|_| Box::pin(receiver.recv_async())).collect();
+    for future in &mut futures {
+        assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    }
+    futures
+}
+
+/// Fails if a message that a dropped future gives back has all waiting receivers looked at.
+#[test]
+fn a_message_that_comes_back_costs_the_same_beside_many_receivers() {
+    const WOKEN: usize = 2_000;
+    let of_drops = |behind: usize| {
+        let (sender, receiver) = unbounded();
+        let woken = waiting(&receiver, WOKEN);
+        let _others = waiting(&receiver, behind);
+        (0..WOKEN).for_each(|message| sender.send(message).unwrap());
+        cost(|| drop(woken))
+    };
+    let (alone, beside) = (of_drops(0), of_drops(20_000));
+    assert!(beside < 20 * alone + Duration::from_millis(20), "{beside:?} beside others, {alone:?} alone");
 }
 
 /// Fails if a receiver's bell is looked for among the bells of all receivers.

@@ -310,7 +310,11 @@ impl State {
             let it = unsafe { &at.as_ref().value };
             it.queue_state() == QueueState::Returned && !it.is_left()
         };
-        let receiver = self.receivers.iter().find(returned).filter(|_| self.capacity == 0 && !self.closed)?;
+        // Looked at first: otherwise each message that is given back would have all waiting receivers looked at.
+        if self.capacity > 0 || self.closed || self.senders.is_empty() {
+            return None;
+        }
+        let receiver = self.receivers.iter().find(returned)?;
         let mut at = self.senders.front();
         while let Some(sender) = at {
             at = self.senders.next(sender);
