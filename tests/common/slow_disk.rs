@@ -117,7 +117,7 @@ fn supervise(listener: &OwnedFd, hold: Hold, tally: &Held) {
             }
             Hold::Steps { step, full, all } => {
                 let is_last = !waiting.is_empty() && tally.count.load(SeqCst) == all;
-                let is_complete = waiting.len() == full || is_last;
+                let is_complete = waiting.len() >= full || is_last;
                 let due = is_complete && tally.beats.load(SeqCst) != beats;
                 (if due { step.min(waiting.len()) } else { 0 }, if is_complete { 1 } else { -1 })
             }
