@@ -1,11 +1,12 @@
 //! A storm of connects loses no connection between the kernel's queue and the goroutine that serves it.
 
+use common::child;
 use common::descriptors::allow_descriptors;
 use common::loopback::{Hole, listen};
 use common::talk::echo;
 use common::{effort, runtime, until, watched};
-use gmp::go;
-use gmp::net::{DialConfig, TcpListener};
+use gmp::net::{DialConfig, TcpListener, TcpStream};
+use gmp::{go, yield_now};
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{self, SocketAddr};
@@ -67,6 +68,29 @@ fn a_storm_of_connects_loses_none() {
     for procs in [1, 4] {
         watched(procs, || runtime(procs).run(move || storm(at_once)));
     }
+}
+
+/// Fails when a goroutine whose connects are made at once gives no turn away: the goroutine that accepts would wait until the
+/// queue of the listener is full.
+#[test]
+fn each_connect_gives_a_turn_away() {
+    const CONNECTS: usize = 16;
+    child::without_retakes("each_connect_gives_a_turn_away", || {
+        runtime(1).run(|| {
+            let (_listener, addr) = listen();
+            let turns = Arc::new(AtomicUsize::new(0));
+            let counted = Arc::clone(&turns);
+            go(move || {
+                loop {
+                    counted.fetch_add(1, SeqCst);
+                    yield_now();
+                }
+            });
+            let streams: Vec<_> =
+                (0..CONNECTS).map(|_| TcpStream::connect(addr).expect("it listens")).collect();
+            assert!(turns.load(SeqCst) >= streams.len() - 1, "{turns:?} turns beside {CONNECTS} connects");
+        });
+    });
 }
 
 /// Runs `at_once` clients, each of which connects, has its number echoed, and disconnects, again and again.

@@ -39,8 +39,13 @@
 //! another stagger. The same holds for *a port of the caller's own*, which only one attempt at a time can have.
 //!
 //! One address, and a first address that answers at once, need no set.
+//!
+//! *A connect that ends at once*, as on loopback, gives its turn away. Otherwise a goroutine that connects again and again
+//! would never park, and would fill the listener's queue while the goroutine that accepts waits for the P. The kernel drops
+//! what a full queue can't take, and the caller's kernel asks again a second later.
 
 use super::TcpStream;
+use crate::goroutine::let_others_run;
 use crate::host::{Active, Clock};
 use crate::net::desc::Direction;
 use crate::net::limit::timed_out;
@@ -130,9 +135,15 @@ pub(in crate::net) fn connect(
 
 /// Waits until `stream`, whose connect has begun, is connected.
 fn finish(stream: net::TcpStream, until: Option<Nanos>) -> io::Result<TcpStream> {
-    let stream = TcpStream(Socket::new(stream));
-    stream.0.run_until(Direction::Write, until, answer)?;
-    Ok(stream)
+    let (stream, mut asked) = (TcpStream(Socket::new(stream)), 0);
+    let ended = stream.0.run_until(Direction::Write, until, |stream| {
+        asked += 1;
+        answer(stream)
+    });
+    if asked == 1 {
+        let_others_run();
+    }
+    ended.map(|()| stream)
 }
 
 /// Returns how the connect of `stream` has ended; `WouldBlock` if it goes on.
@@ -313,7 +324,10 @@ impl<'a> Race<'a> {
         match begun.map(net::TcpStream::from) {
             Ok(stream) => match answer(&stream) {
                 Err(not_yet) if not_yet.kind() == ErrorKind::WouldBlock => self.enter(addr, stream),
-                answered => Ok(self.judge(addr, stream, answered)),
+                answered => {
+                    let_others_run();
+                    Ok(self.judge(addr, stream, answered))
+                }
             },
             Err(not_begun) => Ok(self.refuse(addr, not_begun.why)),
         }
