@@ -367,15 +367,13 @@ impl<T> Receiver<T> {
     fn took(&mut self, message: Message<T>, clone: T) -> T {
         let mut leaves = self.shared.bells.leaves(self.bell.as_ref());
         let keeps = Keeps::new(&mut self.kept, clone);
-        let mut gone = Buffer::growing();
-        gone.put(message);
         let mut state = self.shared.state.lock();
-        state.saw(self.next, self.next + 1, &mut gone);
-        // The message may have left the ring meanwhile.
+        let gone = state.saw_one(self.next);
         self.next += 1;
         let more = state.tail > self.next;
         drop(state);
-        drop(gone);
+        // Both are the same message, so it is dropped once at most.
+        drop((gone, message));
         leaves.news = more;
         keeps.give()
     }

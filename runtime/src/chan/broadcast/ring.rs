@@ -66,6 +66,19 @@ impl<T> State<T> {
         }
     }
 
+    /// Notes that a receiver has seen the message `number`, which may have left the ring. If now all have seen the message, the
+    /// message is the oldest one, and is returned: the caller drops it after the lock.
+    #[inline]
+    pub(super) fn saw_one(&mut self, number: u64) -> Option<Message<T>> {
+        if number < self.head() {
+            return None;
+        }
+        let place = self.place(number);
+        let unseen = &mut self.ring[place].unseen;
+        *unseen -= 1;
+        if *unseen > 0 { None } else { self.ring.pop_front().map(|oldest| oldest.message) }
+    }
+
     /// Notes that a receiver has seen the messages from `first` up to, and without, `end`. Messages that all have seen go into
     /// `gone`, which the caller drops after the lock.
     pub(super) fn saw(&mut self, first: u64, end: u64, gone: &mut Buffer<Message<T>>) {
