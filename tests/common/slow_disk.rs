@@ -48,7 +48,8 @@ impl Held {
 }
 
 /// From here on, on this thread and those that it starts: `pread64`, `read` and `fsync` of a file [`on_it`], and `openat` of a
-/// path that ends with [`SLOW`], are held. A read of such a file that would not wait finds nothing.
+/// path that ends with [`SLOW`], are held. A read of such a file that would not wait finds nothing, and no path is in the
+/// kernel's cache: `openat2` finds none.
 #[track_caller]
 pub fn begin(hold: Hold) -> Arc<Held> {
     let nr = std::mem::offset_of!(libc::seccomp_data, nr) as u32;
@@ -65,6 +66,7 @@ pub fn begin(hold: Hold) -> Arc<Held> {
     let either = |k, jt, jf| libc::sock_filter { jf, ..jump(k, jt, 0) };
     let program = [
         load(nr),
+        jump(libc::SYS_openat2 as u32, 14, 0),
         jump(libc::SYS_openat as u32, 12, 0),
         jump(libc::SYS_preadv2 as u32, 6, 0),
         jump(libc::SYS_pread64 as u32, 3, 0),

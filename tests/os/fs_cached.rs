@@ -104,6 +104,23 @@ fn a_cached_read_costs_no_hand_off() {
     });
 }
 
+/// Fails when the opening of a file gives its P away although the kernel has the path in its cache (since Linux 5.12).
+#[test]
+fn a_cached_path_is_opened_without_a_hand_off() {
+    child::without_retakes("a_cached_path_is_opened_without_a_hand_off", || {
+        runtime(1).run(|| {
+            let room = Room::new();
+            if !knows_nowait(&room) {
+                return skipped(format_args!("{} can't say what is in the cache", room.display()));
+            }
+            let path = written(room.join("file"));
+            let count =
+                handed_off(20, || assert_eq!(File::open(&path).unwrap().read(&mut [0; 100]).unwrap(), 100));
+            assert_eq!(count, 0);
+        });
+    });
+}
+
 /// Memory with the alignment that `O_DIRECT` needs.
 #[repr(align(4096))]
 struct Aligned([u8; 4096]);

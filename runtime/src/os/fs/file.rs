@@ -4,7 +4,7 @@ mod read;
 mod write;
 
 use super::OpenOptions;
-use super::kind::Kind;
+use super::kind::{self, Kind};
 use super::{FileTimes, Metadata, Permissions, TryLockError};
 use crate::goroutine::blocking;
 use crate::host::Active;
@@ -132,6 +132,12 @@ impl File {
     /// # Errors
     /// As [`std::fs::File::open`].
     pub fn open<P: AsRef<Path>>(path: P) -> io::Result<File> {
+        let path = path.as_ref();
+        if Sched::<Active>::current().is_some()
+            && let Some((file, kind)) = kind::open_cached(path)
+        {
+            return Ok(File::new(file, kind));
+        }
         OpenOptions::new().read(true).open(path)
     }
 

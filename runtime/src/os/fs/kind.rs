@@ -46,7 +46,19 @@ pub(super) fn of(path: &Path) -> Kind {
 
 /// Returns `true` if the kernel has the file with this name cached, and the file is endless. Never waits.
 pub(super) fn is_known_as_endless(path: &Path) -> bool {
-    sys::cached(path).and_then(|file| sys::mode(file.as_fd())).is_some_and(is_endless)
+    let found = sys::cached(path, libc::O_PATH).and_then(|file| sys::mode_and_device(file.as_fd()));
+    found.is_some_and(|(mode, _)| is_endless(mode))
+}
+
+/// Opens the file with this name for reading if nothing need be waited for: the kernel has the name in its cache, and the name
+/// means a regular file, of a file system whose reads can be tried. Returns `None` otherwise, and after any error.
+pub(super) fn open_cached(path: &Path) -> Option<(fs::File, Kind)> {
+    let (mode, device) = sys::mode_and_device(sys::cached(path, libc::O_PATH)?.as_fd())?;
+    if mode & libc::S_IFMT != libc::S_IFREG || REFUSING.contains(device) {
+        return None;
+    }
+    let file = sys::cached(path, libc::O_RDONLY)?;
+    Some((file.into(), Kind(AtomicU8::new(KNOWN))))
 }
 
 /// A file whose mode has no type, such as an eventfd, a timer or an inotify, waits for others as a pipe does.
@@ -100,7 +112,8 @@ impl Kind {
 
     /// Returns `true` for an endless file that `look` has not looked at. Never waits.
     pub(super) fn looks_endless(&self, file: &fs::File) -> bool {
-        self.0.load(Relaxed) & KNOWN == 0 && sys::mode(file.as_fd()).is_some_and(is_endless)
+        self.0.load(Relaxed) & KNOWN == 0
+            && sys::mode_and_device(file.as_fd()).is_some_and(|(mode, _)| is_endless(mode))
     }
 
     /// Notes whether reads of the file bypass the page cache (`O_DIRECT`): there a read with `RWF_NOWAIT` waits for the disk,

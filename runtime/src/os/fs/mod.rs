@@ -37,6 +37,9 @@
 //! program's own memory does. Writes have no such way: few file systems write without waiting, and if an entry of a log were
 //! written in parts, another's entry could come in its middle.
 //!
+//! *[`File::open`] of a regular file whose path is in the kernel's cache* blocks nothing either (Linux 5.12), on a file system
+//! that has not refused `RWF_NOWAIT` yet.
+//!
 //! A function of this module that makes several system calls, like [`read`] or [`remove_dir_all`], gives the thread to all of
 //! them at once. Calls that only look at what the kernel has at hand block nothing: `try_lock`, `unlock`, a
 //! [`seek`](std::io::Seek::seek) from the start or the position, `try_clone`. The drop of a [`File`] closes the descriptor, on

@@ -122,12 +122,13 @@ pub(super) fn rest(file: &File) -> usize {
     u64::try_from(position).map_or(0, |position| size.saturating_sub(position) as usize)
 }
 
-/// Returns the file that the path names, as a descriptor for questions alone, if the kernel finds it in its cache (Linux 5.12).
-pub(super) fn cached(path: &Path) -> Option<OwnedFd> {
+/// Opens the file that the path names, with `O_PATH` as a descriptor for questions alone, if the kernel finds the whole path in
+/// its cache (Linux 5.12).
+pub(super) fn cached(path: &Path, flags: libc::c_int) -> Option<OwnedFd> {
     let path = CString::new(path.as_os_str().as_bytes()).ok()?;
     // SAFETY: zeros are no flags.
     let mut how: libc::open_how = unsafe { std::mem::zeroed() };
-    how.flags = (libc::O_PATH | libc::O_CLOEXEC) as u64;
+    how.flags = (flags | libc::O_CLOEXEC) as u64;
     how.resolve = libc::RESOLVE_CACHED;
     let (at, size) = (&raw const how, size_of_val(&how));
     // SAFETY: the path ends with a zero byte, and both live through the call, which makes a descriptor.
@@ -137,17 +138,18 @@ pub(super) fn cached(path: &Path) -> Option<OwnedFd> {
     }
 }
 
-/// Returns the file's mode, whose type is right, as far as the kernel knows without a request to a server.
-pub(super) fn mode(file: BorrowedFd<'_>) -> Option<u32> {
+/// Returns the file's mode, whose type is right, and its device, as far as the kernel knows without a request to a server.
+pub(super) fn mode_and_device(file: BorrowedFd<'_>) -> Option<(u32, u64)> {
     let mut found = MaybeUninit::<libc::statx>::zeroed();
     let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
     // SAFETY: an empty path, and room for the answer.
-    unsafe {
+    let found = unsafe {
         match libc::statx(file.as_raw_fd(), c"".as_ptr(), flags, libc::STATX_TYPE, found.as_mut_ptr()) {
-            0 => Some(found.assume_init().stx_mode.into()),
-            _ => None,
+            0 => found.assume_init(),
+            _ => return None,
         }
-    }
+    };
+    Some((found.stx_mode.into(), libc::makedev(found.stx_dev_major, found.stx_dev_minor)))
 }
 
 /// Returns `true` if the end that a read without waiting reports is the file's end. Linux 5.9 and 5.10 also report an end
