@@ -103,6 +103,8 @@ pub(crate) struct PollSchedule {
     timers: Cell<(u32, u32)>,
     /// When a look at the timers last found nothing due: the tick and the time; `None`: not in this lease.
     looked: Cell<(u32, Option<Nanos>)>,
+    /// How many goroutines stood in the ring then.
+    seen: Cell<u32>,
     /// From the tick in `looked` on, the clock is not read for this many goroutines, as long as no timer is earlier than this
     /// time.
     far: Cell<(u32, Nanos)>,
@@ -168,6 +170,7 @@ impl PollSchedule {
             queued,
             timers: Cell::new((0, 1)),
             looked,
+            seen: Cell::new(0),
             far: Cell::new((0, Nanos::ZERO)),
             slice: Cell::new(None),
             round: Round::new(),
@@ -304,11 +307,15 @@ impl PollSchedule {
         tick.wrapping_sub(self.queued.get().0) < self.timers.get().0
     }
 
-    /// A look at this tick, at the time `now`, has found nothing due before `earliest`. If the goroutines since the last such
-    /// look took less than half of the time that is left, then as many goroutines, or twice as many, may run before the next
-    /// look. So at a steady pace the M reads the clock for each goroutine when the time comes near; when goroutines become
-    /// longer all at once, a timer is late by at most [`capacity::TIMERS_EVERY`] of the long ones.
-    pub(crate) fn none_is_due(&self, tick: u32, now: Nanos, earliest: Nanos) {
+    /// A look at this tick, at the time `now`, has found nothing due before `earliest`; `ring` goroutines stand in the ring. If
+    /// the goroutines since the last such look took less than half of the time that is left, then as many goroutines, or twice
+    /// as many, may run before the next look. So at a steady pace the M reads the clock for each goroutine when the time comes
+    /// near; when goroutines become longer all at once, a timer is late by at most [`capacity::TIMERS_EVERY`] of the long ones.
+    ///
+    /// If the ring has become shorter, the goroutines of the pace have left the ring, and those that stand there may be longer:
+    /// then the next look comes when these have run. Otherwise the turns of a hundred short sleepers would be taken for the
+    /// turns of the long goroutine that is alone in the ring until the sleepers are due again.
+    pub(crate) fn none_is_due(&self, tick: u32, ring: u32, now: Nanos, earliest: Nanos) {
         let (at, before) = self.looked.replace((tick, Some(now)));
         let within = (earliest.saturating_since(now) / 2).min(TIMERS_GAP);
         let ran = tick.wrapping_sub(at).min(capacity::TIMERS_EVERY);
@@ -317,7 +324,8 @@ impl PollSchedule {
             Some(passed) if passed <= within => ran,
             Some(_) | None => 1,
         };
-        self.far.set((every, earliest));
+        let shorter = ring < self.seen.replace(ring);
+        self.far.set((if shorter { every.min(ring) } else { every }, earliest));
     }
 
     /// Returns `true` if the clock need not be read for the goroutine of this tick, because `earliest` is far away.

@@ -96,7 +96,7 @@ impl<H: Host> Sched<H> {
         let now = H::now();
         if now < earliest {
             if others {
-                schedule.none_is_due(tick, now, earliest);
+                schedule.none_is_due(tick, p.runq.len(), now, earliest);
             }
             return None;
         }

@@ -197,7 +197,7 @@ fn the_clock_is_read_often_when_the_time_of_a_timer_comes_near() {
                 break;
             }
             looks += 1;
-            poll_schedule.none_is_due(tick, now, due);
+            poll_schedule.none_is_due(tick, 8, now, due);
         }
         assert!(clock - 2 * LEFT < each, "{each} ns each: late by {} ns", clock - 2 * LEFT);
         let most = LEFT / each / u64::from(every) + 16;
@@ -218,7 +218,7 @@ fn what_was_far_away_may_be_near() {
             tick += 1;
             if !poll_schedule.timers_are_far(tick, far) {
                 looks += 1;
-                poll_schedule.none_is_due(tick, Nanos::from_nanos(clock), far);
+                poll_schedule.none_is_due(tick, 8, Nanos::from_nanos(clock), far);
             }
         }
         (looks, tick)
@@ -236,6 +236,28 @@ fn what_was_far_away_may_be_near() {
     assert!(!poll_schedule.timers_are_far(tick, earlier), "a timer that was set since");
     poll_schedule.begin_lease();
     assert!(!poll_schedule.timers_are_far(tick, far), "another owner");
+}
+
+/// Fails when the pace of goroutines that have left the ring is taken for that of the long one which is left: a timer would be
+/// late by several of its turns.
+#[test]
+fn the_pace_of_a_burst_ends_with_the_burst() {
+    let (poll_schedule, far) = (PollSchedule::new(Policy::default()), Nanos::from_nanos(1 << 40));
+    let (mut clock, mut tick, mut in_a_row) = (0, 0, 0);
+    for _round in 0..10 {
+        // A hundred short goroutines run and park; then a long one yields alone.
+        for (left, each) in (1..=100).rev().map(|left| (left, 100)).chain([(1, 1_000_000); 20]) {
+            tick += 1;
+            if poll_schedule.timers_are_far(tick, far) {
+                in_a_row += u32::from(each > 100);
+            } else {
+                in_a_row = 0;
+                poll_schedule.none_is_due(tick, left, Nanos::from_nanos(clock), far);
+            }
+            assert!(in_a_row <= 1, "{in_a_row} long turns without a look");
+            clock += each;
+        }
+    }
 }
 
 /// Fails when the time for which the P was idle counts as time of its goroutines: the pace would be that of long goroutines for

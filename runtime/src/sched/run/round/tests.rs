@@ -183,7 +183,7 @@ impl Play {
         let waits = others && (far || self.poll_schedule.timers_wait(self.tick));
         let mut due: Vec<_> = self.timers.extract_if(.., |(at, _)| !waits && *at <= self.tick).collect();
         if others && !waits && due.is_empty() {
-            self.poll_schedule.none_is_due(self.tick, time(self.tick), earliest);
+            self.poll_schedule.none_is_due(self.tick, self.ring.len() as u32, time(self.tick), earliest);
         }
         let looks = self.poll_schedule.is_due(self.tick);
         let mut sleeper = None;
