@@ -73,9 +73,9 @@ fn a_storm_of_connects_loses_none() {
 /// Fails when a goroutine whose connects are made at once gives no turn away: the goroutine that accepts would wait until the
 /// queue of the listener is full.
 #[test]
-fn each_connect_gives_a_turn_away() {
+fn connects_give_turns_away() {
     const CONNECTS: usize = 16;
-    child::without_retakes("each_connect_gives_a_turn_away", || {
+    child::without_retakes("connects_give_turns_away", || {
         runtime(1).run(|| {
             let (_listener, addr) = listen();
             let turns = Arc::new(AtomicUsize::new(0));
@@ -88,7 +88,8 @@ fn each_connect_gives_a_turn_away() {
             });
             let streams: Vec<_> =
                 (0..CONNECTS).map(|_| TcpStream::connect(addr).expect("it listens")).collect();
-            assert!(turns.load(SeqCst) >= streams.len() - 1, "{turns:?} turns beside {CONNECTS} connects");
+            // Not a turn for each: a policy may choose the caller again.
+            assert!(turns.load(SeqCst) > 0, "no turn beside {} connects", streams.len());
         });
     });
 }
