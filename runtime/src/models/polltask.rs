@@ -4,7 +4,7 @@
 //! which a mark is taken once, and the wakes of poller, closer and ender.
 
 use super::caught;
-use super::cover::{Handle, Socket};
+use super::cover::{Handle, PollDesc, Socket};
 use crate::model::{Model, Mutant, Parts, at_rest, done};
 use crate::{JoinHandle, Runtime, block_on, net};
 use gmp_netpoll::Readiness;
@@ -333,6 +333,30 @@ fn a_task_sees_data_and_the_end_in_one_event() {
     });
 }
 
+/// As `a_task_sees_data_and_the_end_in_one_event`, but another task has read the data, in a short read. Fails by the assertion
+/// when the second task trusts that read, because it does not see that the end came with the data.
+#[test]
+fn a_task_sees_the_end_that_came_with_what_another_has_read() {
+    Model::new().check("task_hup_of_another", || {
+        let (desc, taken) = (Arc::new(PollDesc::of_tasks()), Arc::new(AtomicBool::new(false)));
+        let (theirs, seen) = (Arc::clone(&desc), Arc::clone(&taken));
+        let second = loom::thread::spawn(move || {
+            while !seen.load(Relaxed) {
+                loom::thread::yield_now();
+            }
+            assert!(!theirs.has_a_task_wait(), "no further event will come");
+        });
+        let reports = Arc::clone(&desc);
+        let poller = loom::thread::spawn(move || reports.report(Readiness::READABLE | Readiness::READ_HUP));
+        while !desc.read_short() {
+            loom::thread::yield_now();
+        }
+        taken.store(true, Relaxed);
+        poller.join().unwrap();
+        second.join().unwrap();
+    });
+}
+
 /// The poller watches the socket for reads alone; then a task has to wait for room. Fails by deadlock when the poller is not
 /// told to watch for writes, or tells of room only if the room comes later.
 #[test]
@@ -463,6 +487,7 @@ fn mutants() {
             (Mutant::TaskEventUnmarked, "a_drained_socket_is_not_asked_again_until_an_event"),
             (Mutant::TaskMarksRelaxed, "a_task_sees_what_comes_beside_its_polls"),
             (Mutant::TaskBeginsRelaxed, "a_task_sees_what_comes_beside_its_polls"),
+            (Mutant::TaskTrustsRelaxed, "a_task_sees_the_end_that_came_with_what_another_has_read"),
             (Mutant::TaskDoesNotLookAgain, "a_task_sees_what_comes_beside_its_polls"),
             (Mutant::TaskDoesNotLookAgain, "a_task_sees_what_comes_as_the_watch_begins"),
             (Mutant::TaskDoesNotLookAgain, "a_goroutine_and_a_task_in_one_direction_are_both_woken"),

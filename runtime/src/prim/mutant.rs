@@ -1218,6 +1218,8 @@ pub enum Mutant {
     TaskMarksRelaxed,
     /// A task takes the mark of an event without Acquire.
     TaskBeginsRelaxed,
+    /// A task that finds the socket drained reads without Acquire which events have come.
+    TaskTrustsRelaxed,
     /// A task that takes the mark of an event begins no other turn.
     TaskKeepsItsTurn,
     /// A task waits although another one has taken the mark of an event since its call.

@@ -3,7 +3,7 @@
 use super::sched::Handle;
 use crate::g::list::GList;
 use crate::host::{Active, Clock};
-use crate::net::desc::{Direction, PollDesc as Desc, Waited};
+use crate::net::desc::{Begun, Direction, Kept, PollDesc as Desc, Turn, Waited};
 use crate::net::io_lock::{Holder, IoLock as Inner, socket_fence};
 use crate::net::socket::{Rest, Socket as Sock};
 use crate::wait::task::Carried;
@@ -13,7 +13,7 @@ use gmp_timers::Nanos;
 use std::fs::File;
 use std::io;
 use std::net::Shutdown;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 /// `net/desc.rs`, the reading side.
 pub struct PollDesc(Desc<Active>);
@@ -28,6 +28,32 @@ impl PollDesc {
     /// A slot without an event.
     pub fn new() -> Self {
         PollDesc(Desc::new())
+    }
+    /// A slot whose events are marked for tasks.
+    pub fn of_tasks() -> Self {
+        let desc = Desc::new();
+        desc.mark_from_the_first();
+        PollDesc(desc)
+    }
+    /// Does what the poller does for an event for which nobody waits.
+    pub fn report(&self, readiness: Readiness) {
+        self.0.unblock(readiness, &mut GList::new(), &mut drop);
+    }
+    /// Makes a short read, as a task, unless a task may not call now. Returns `true` if an event came before.
+    pub fn read_short(&self) -> bool {
+        let Begun::Call(turn) = self.0.begin_task(Direction::Read) else { return false };
+        self.0.note_drained(Direction::Read, turn);
+        turn != Turn::FIRST
+    }
+    /// Returns `true` if a task that is polled waits for an event, and makes no call.
+    pub fn has_a_task_wait(&self) -> bool {
+        while let Begun::Wait(turn) = self.0.begin_task(Direction::Read) {
+            drop(self.0.keep(Direction::Read, Waker::noop().clone()));
+            if self.0.wait_as_task(Direction::Read, turn) == Kept::Pending {
+                return true;
+            }
+        }
+        false
     }
     /// Parks the calling goroutine until an event, or a nudge. Returns `true` for an event, which the goroutine
     /// takes.

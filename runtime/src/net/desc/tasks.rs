@@ -144,7 +144,10 @@ impl TaskWord {
     /// T1 and T2. `may_trust` is called after the mark was read.
     #[inline]
     fn begin(&self, may_trust: impl Fn() -> bool) -> Begun {
-        let mut seen = self.0.load(Relaxed);
+        // Acquire: `seen`, which `may_trust` reads: partner E4, whose release sequence the exchanges of tasks continue. Another
+        // task might have taken that event's mark, and have set DRAINED.
+        let look = Acquire.unless(TaskBeginsRelaxed).unless(TaskTrustsRelaxed);
+        let mut seen = self.0.load(look);
         loop {
             if seen & OVER != 0 {
                 return Begun::Over;
@@ -161,7 +164,7 @@ impl TaskWord {
             let next = (seen & !(READY | DRAINED)).wrapping_add(TURN);
             mutant!(TaskKeepsItsTurn: let next = seen & !(READY | DRAINED));
             // Acquire: what the event reports: partner E4.
-            match self.0.compare_exchange(seen, next, Acquire.unless(TaskBeginsRelaxed), Relaxed) {
+            match self.0.compare_exchange(seen, next, Acquire.unless(TaskBeginsRelaxed), look) {
                 Ok(_) => return Begun::Call(Turn::of(next)),
                 Err(now) => seen = now,
             }
