@@ -285,7 +285,9 @@ impl Node {
     pub(super) unsafe fn add(&self, place: NonNull<DependentNode>) -> Result<(), Verdict> {
         let mut state = self.state.lock();
         // Relaxed: under the lock.
-        if let Some(error) = error_of(self.done.load(Relaxed)) {
+        let done = error_of(self.done.load(Relaxed));
+        mutant!(ContextAddsBlindly: let done = None);
+        if let Some(error) = done {
             return Err(Verdict { error, cause: state.cause.clone() });
         }
         // SAFETY: by this function's contract.
@@ -360,12 +362,13 @@ impl Node {
     /// Ends the node and all nodes below. When the call returns all of them are done.
     pub(super) fn end(self: &Arc<Self>, verdict: &Verdict) {
         // Acquire: partner S1.
-        if self.swept.load(Acquire) {
+        if self.swept.load(Acquire.unless(ContextSweptLooksRelaxed)) {
             return;
         }
         // Most nodes have no node below: then these vectors allocate nothing.
         let (mut walk, mut walked) = (Walk::new(verdict), Vec::new());
         let kept = self.end_one(&mut walk, Of::Ender);
+        mutant!(ContextSweptEarly: self.swept.store(true, Release));
         while let Some((node, of)) = walk.open.pop() {
             // Acquire: partner S1, as above.
             let swept = node.swept.load(Acquire);
@@ -374,7 +377,7 @@ impl Node {
         }
         for node in walked.iter().map(|(node, _)| node).chain([self]) {
             // S1. Release: publishes that the nodes are done: partner `end`.
-            node.swept.store(true, Release);
+            node.swept.store(true, Release.unless(ContextSweptRelaxed));
         }
         let Walk { earlier, calls, tasks, .. } = walk;
         unless!(ContextWakesNoTask, tasks.call_wakers());
@@ -404,7 +407,7 @@ impl Node {
             let verdict = walk.verdict(of);
             state.cause = verdict.cause.clone();
             // C1. Release: publishes the canceller's work; partner: `Frame::is_done`.
-            self.done.store(verdict.code() | ENDING, Release);
+            self.done.store(verdict.code() | ENDING, Release.unless(ContextEndsRelaxed));
             interrupt::cancel_fence();
         }
         let mut nudged = GList::new();
@@ -433,13 +436,15 @@ impl Node {
         if let Some(channel) = self.channel() {
             channel.shut_and_tell(&mut woken);
         }
-        // C5. Release: publishes C4 to a reader that finds the verdict without the lock; partner: `err`.
+        // C5. Release: publishes C4 to a reader that finds the verdict without the lock; partner: `err`. No model has this:
+        // CancelFence publishes what came before C2, and loom does not weigh the flag that C4 sets, by which a receiver decides
+        // whether to take the channel's lock.
         self.done.store(walk.verdict(of).code(), Release);
         drop(state);
         // Queued now, as the walk may be long. Not under the lock: a thread that queues a goroutine of a runtime that is ending
         // sets aside the goroutines that are queued there, and notifies the waiters for them.
         queue_nudged(nudged);
-        woken.ready_with(&mut walk.tasks);
+        unless!(ContextWakesNoReceiver, woken.ready_with(&mut walk.tasks));
         walk.tasks.queue();
         kept
     }
@@ -480,7 +485,8 @@ impl Node {
         if self.channel().is_none() {
             let fresh = Box::new(chan::signal());
             let state = self.state.lock();
-            if self.channel().is_none() {
+            let there = self.channel().is_some().unless(ContextMakesTwoChannels);
+            if !there {
                 let done = self.done.load(Relaxed) != OPEN;
                 if done.unless(ContextShowsItsChannelOpen) {
                     // No goroutine waits there yet.

@@ -69,6 +69,12 @@ fn mutants() {
     let model = "a_slot_is_one_threads_at_a_time";
     caught::assert_caught(
         module_path!(),
-        &[(Mutant::AskRelaxed, model), (Mutant::AnswerRelaxed, model), (Mutant::WithdrawStores, model)],
+        &[
+            (Mutant::AskRelaxed, model),
+            (Mutant::AskLooksRelaxed, model),
+            (Mutant::AnswerRelaxed, model),
+            (Mutant::AnswerLooksRelaxed, model),
+            (Mutant::WithdrawStores, model),
+        ],
     );
 }

@@ -257,6 +257,7 @@ fn mutants() {
             (Mutant::WakerLeavesBesideTheClaim, END),
             (Mutant::WakerKeepsParked, END),
             (Mutant::CalledInTheDark, "a_wake_of_a_goroutine_that_is_left_does_nothing"),
+            (Mutant::EndCallsInTheDark, "a_wake_of_a_goroutine_that_is_left_does_nothing"),
         ],
     );
 }

@@ -105,6 +105,10 @@ fn mutants() {
     let model = "a_change_while_a_goroutine_begins_to_wait_is_not_missed";
     caught::assert_caught(
         module_path!(),
-        &[(Mutant::CondvarUnlocksFirst, model), (Mutant::CondvarUnlocksFirst, "threads_wait_for_each_other")],
+        &[
+            (Mutant::CondvarUnlocksFirst, model),
+            (Mutant::CondvarUnlocksFirst, "threads_wait_for_each_other"),
+            (Mutant::MutexTellsRelaxed, "threads_wait_for_each_other"),
+        ],
     );
 }

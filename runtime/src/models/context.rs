@@ -1,7 +1,7 @@
 //! The end of a context: the answers of `err`, `done` and `cancel` agree at every moment.
 //!
 //! *The mutants* take out the wait of `err` for the channel's close, the walk of a second canceller, the order of a call and
-//! the walk, the wakes of tasks, and the Acquire of a reader.
+//! the walk, the wakes of tasks and receivers, the looks under the lock of a node, and the orderings of `done` and `swept`.
 
 use super::caught;
 use super::cover::leave;
@@ -95,6 +95,32 @@ fn a_channel_that_is_made_late_is_shown_closed() {
     });
 }
 
+/// A thread waits on the channel while another thread asks for the channel, too, and cancels. Fails by deadlock when the
+/// channel on which the first one waits is not closed, or when its receiver is not woken.
+#[test]
+fn a_receiver_from_before_the_end_hears_of_it() {
+    Model::new().check("context_receiver", || {
+        let (context, cancel) = Context::background().with_cancel();
+        let theirs = context.clone();
+        let waits = thread::spawn(move || assert!(theirs.done().recv().is_err()));
+        let _made = context.done();
+        cancel.cancel();
+        waits.join().unwrap();
+    });
+}
+
+/// A context is made below one that another thread cancels. Fails by the assertion when the end passes over the new one.
+#[test]
+fn one_that_is_made_beside_the_end_ends_with_it() {
+    Model::new().check("context_made", || {
+        let (context, cancel) = Context::background().with_cancel();
+        let canceler = thread::spawn(move || cancel.cancel());
+        let (below, _cancel) = context.with_cancel();
+        canceler.join().unwrap();
+        assert!(below.err().is_some(), "the context above has ended, and this one is open");
+    });
+}
+
 /// Two threads cancel a context at the same time. Fails by the assertions when `cancel` returns to the second canceller while a
 /// context below is not done.
 #[test]
@@ -110,6 +136,26 @@ fn a_cancel_returns_when_all_below_are_done() {
         cancel.cancel();
         assert!(below.err().is_some(), "`cancel` has returned, and one below is open");
         other.join().unwrap();
+    });
+}
+
+/// As `a_cancel_returns_when_all_below_are_done`, with three threads: a second canceller finds all done, and says so to the
+/// third. Fails by the assertion when the third one does not see what the first one has done.
+#[test]
+fn a_cancel_that_others_have_made_shows_its_end() {
+    Model::new().check("context_third_cancel", || {
+        let (context, cancel) = Context::background().with_cancel();
+        let (below, _cancel) = context.with_cancel();
+        let others = [(); 2].map(|()| {
+            let (again, seen) = (cancel.clone(), below.clone());
+            thread::spawn(move || {
+                again.cancel();
+                assert!(seen.err().is_some(), "`cancel` has returned, and one below is open");
+            })
+        });
+        cancel.cancel();
+        assert!(below.err().is_some(), "`cancel` has returned, and one below is open");
+        others.into_iter().for_each(|other| other.join().unwrap());
     });
 }
 
@@ -236,6 +282,12 @@ fn mutants() {
             (Mutant::ContextErrDoesNotWait, "an_error_is_told_when_the_channel_is_closed"),
             (Mutant::ContextErrDoesNotWait, "a_call_returns_the_error_when_the_channel_is_closed"),
             (Mutant::ContextErrRelaxed, "an_error_shows_what_was_done_before_the_cancel"),
+            (Mutant::ContextSweptRelaxed, "a_cancel_that_others_have_made_shows_its_end"),
+            (Mutant::ContextSweptLooksRelaxed, "a_cancel_returns_when_all_below_are_done"),
+            (Mutant::ContextSweptEarly, "a_cancel_returns_when_all_below_are_done"),
+            (Mutant::ContextAddsBlindly, "one_that_is_made_beside_the_end_ends_with_it"),
+            (Mutant::ContextMakesTwoChannels, "a_receiver_from_before_the_end_hears_of_it"),
+            (Mutant::ContextWakesNoReceiver, "a_receiver_from_before_the_end_hears_of_it"),
             (Mutant::ContextShowsItsChannelOpen, "a_channel_that_is_made_late_is_shown_closed"),
             (Mutant::ContextSecondEndLeaves, "a_cancel_returns_when_all_below_are_done"),
             (Mutant::ContextSecondEndTellsItsOwn, "all_below_end_for_the_same_reason"),

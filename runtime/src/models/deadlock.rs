@@ -309,6 +309,7 @@ fn mutants() {
             (Mutant::CarriedTasksUnseen, TASK),
             (Mutant::DeadlockIgnoresServing, SERVED),
             (Mutant::ServingEndsRelaxed, "what_the_monitor_has_made_of_a_callback_is_awake"),
+            (Mutant::ServingLooksRelaxed, "what_the_monitor_has_made_of_a_callback_is_awake"),
             (Mutant::NudgedSleepersAwake, "a_nudged_goroutine_that_does_not_listen_is_asleep"),
             (Mutant::DeadlockIgnoresTimers, "a_goroutine_that_sleeps_until_a_time_is_awake"),
         ],

@@ -575,6 +575,7 @@ fn mutants() {
             (Mutant::KnownRelaxed, "a_cancelled_sleep_behind_another_finds_its_timer"),
             (Mutant::NudgeAnyRelaxed, "an_owner_that_was_nudged_looks_while_its_context_ends"),
             (Mutant::DoneRelaxed, "an_owner_that_was_nudged_looks_while_its_context_ends"),
+            (Mutant::ContextEndsRelaxed, "an_owner_that_was_nudged_looks_while_its_context_ends"),
             (Mutant::RequeueStores, "an_owner_that_comes_back_without_a_p_keeps_a_claim"),
         ],
     );

@@ -416,6 +416,7 @@ fn mutants() {
             (Mutant::IoLockNoHandOver, "a_goroutine_and_a_thread_take_an_io_lock"),
             (Mutant::IoLockForgetsTheRest, "two_that_wait_both_get_the_io_lock"),
             (Mutant::IoLockPassRelaxed, "threads_take_an_io_lock"),
+            (Mutant::IoLockCloserLooksRelaxed, "a_close_comes_after_the_system_call_of_the_holder"),
             (Mutant::IoLockTakeNoFence, "a_close_comes_after_the_system_call_of_the_holder"),
             (Mutant::SocketNoFence, "a_close_comes_after_the_system_call_of_the_holder"),
             (Mutant::IoLockCloserDoesNotWait, "a_close_comes_after_the_system_call_of_the_holder"),

@@ -387,6 +387,7 @@ fn mutants() {
             (Mutant::MutexLockRelaxed, "an_interrupted_waiter_loses_no_notification"),
             (Mutant::MutexLockRelaxed, "a_left_goroutine_that_was_called_holds_nobody_back"),
             (Mutant::MutexUnlockRelaxed, "two_threads_count"),
+            (Mutant::MutexRecheckRelaxed, "two_threads_count"),
             (Mutant::MutexFairRelaxed, "a_fair_unlock_shows_what_was_done"),
             (Mutant::MutexHandsRelaxed, "a_hand_over_without_a_waiter_shows_what_was_done"),
             (Mutant::MutexCallsTwo, "of_two_unlocks_one_calls"),

@@ -4,6 +4,7 @@ use super::caught;
 use super::task::{Foreign, poll, run};
 use crate::model::{Model, Mutant};
 use crate::sync::OnceLock;
+use loom::cell::UnsafeCell;
 use loom::thread;
 use std::pin::pin;
 use std::sync::Arc;
@@ -49,6 +50,35 @@ fn a_task_that_waits_for_a_value_gets_it() {
     });
 }
 
+/// What a closure leaves that fails.
+struct Left(UnsafeCell<u32>);
+
+// SAFETY: the `OnceLock` orders the accesses; loom checks that it does.
+unsafe impl Send for Left {}
+// SAFETY: as for `Send`.
+unsafe impl Sync for Left {}
+
+/// Two threads try beside each other, and fail, after a first failure. Fails by a causality violation when a closure does not
+/// see what the one before it has done.
+#[test]
+fn a_closure_sees_what_the_last_one_has_left() {
+    Model::new().preemptions(3).check("once_fails", || {
+        let shared = Arc::new((OnceLock::<u32>::new(), Left(UnsafeCell::new(0))));
+        let fails = |(cell, left): &(OnceLock<u32>, Left)| {
+            // SAFETY: one closure at a time runs.
+            let f = || left.0.with_mut(|left| unsafe { *left += 1 });
+            assert_eq!(cell.get_or_try_init(|| Err(f())), Err(()));
+        };
+        fails(&shared);
+        let theirs = Arc::clone(&shared);
+        let other = thread::spawn(move || fails(&theirs));
+        fails(&shared);
+        other.join().unwrap();
+        // SAFETY: the other thread was joined.
+        assert_eq!(shared.1.0.with(|left| unsafe { *left }), 3);
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -56,6 +86,8 @@ fn mutants() {
         &[
             (Mutant::OnceDoneRelaxed, "all_see_the_one_value"),
             (Mutant::OnceLookRelaxed, "all_see_the_one_value"),
+            (Mutant::OnceBeginsRelaxed, "a_closure_sees_what_the_last_one_has_left"),
+            (Mutant::OnceWakesNobody, "a_waiter_for_a_value_gets_it"),
             (Mutant::OnceNoRecheck, "a_waiter_for_a_value_gets_it"),
             (Mutant::OncePollNoRecheck, "a_task_that_waits_for_a_value_gets_it"),
         ],

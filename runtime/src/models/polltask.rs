@@ -494,6 +494,8 @@ fn mutants() {
             (Mutant::TaskWakerForgotten, "a_task_sees_what_comes_beside_its_polls"),
             (Mutant::TaskWaitsBeforeItsWaker, "a_foreign_task_is_woken"),
             (Mutant::TaskFirstUseUnordered, "the_first_task_sees_an_event_that_comes_unmarked"),
+            (Mutant::TaskFirstUseRelaxed, "the_first_task_sees_an_event_that_comes_unmarked"),
+            (Mutant::TaskFirstUseLooksRelaxed, "the_first_task_sees_an_event_that_comes_unmarked"),
             (Mutant::TaskKeepsItsTurn, "a_task_that_saw_the_socket_empty_in_the_past_does_not_say_so"),
             (Mutant::TaskWaitsInAnotherTurn, "a_task_sees_what_another_has_left"),
             (Mutant::TaskTrustsAfterHup, "a_task_sees_data_and_the_end_in_one_event"),

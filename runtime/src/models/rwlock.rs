@@ -367,9 +367,11 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::RwLockTakeRelaxed, "a_reader_and_a_writer"),
+            (Mutant::RwLockRecheckRelaxed, "a_reader_and_a_writer"),
             (Mutant::RwLockTakeRelaxed, "a_downgrade_keeps_writers_out_and_lets_readers_in"),
             (Mutant::RwLockReadRelaxed, "a_reader_and_a_writer"),
             (Mutant::RwLockWriteRelaxed, "a_reader_and_a_writer"),
+            (Mutant::RwLockWrittenRelaxed, "a_reader_and_two_writers"),
             (Mutant::RwLockGrantRelaxed, "a_writer_comes_after_two_readers"),
             (Mutant::RwLockLastReaderLeaves, "a_writer_comes_after_two_readers"),
             (Mutant::RwLockDropsTheGrant, "a_future_that_is_dropped_beside_its_grant_keeps_nothing"),

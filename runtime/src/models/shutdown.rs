@@ -661,6 +661,7 @@ fn mutants() {
             (Mutant::UnrunNotTold, "what_a_thread_starts_while_the_end_begins_is_not_dropped_by_the_ender"),
             (Mutant::SubmitLeavesTheEnd, "what_is_started_as_the_runtime_is_left_is_told_to_its_joiner"),
             (Mutant::DiscardIgnoresScan, "a_dump_holds_a_g_that_is_dropped_unrun"),
+            (Mutant::DiscardWithoutAcquire, "a_dump_holds_a_g_that_is_dropped_unrun"),
             (Mutant::ShutdownNotTold, "a_goroutine_that_parks_while_the_end_begins_is_unwound"),
             (Mutant::ShutdownNotTold, "two_goroutines_that_wake_each_other_are_unwound"),
             (Mutant::ShutdownNotTold, "a_child_is_unwound_before_its_parent"),

@@ -164,6 +164,8 @@ fn mutants() {
             (Mutant::WaitGroupLeavesUnmarked, "a_task_sees_what_was_done_when_another_is_dropped"),
             (Mutant::WaitGroupLeavesUnmarked, "an_interrupted_waiter_leaves_the_others_to_be_woken"),
             (Mutant::WaitGroupReachedRelaxed, "a_zero_that_others_wait_for_shows_what_was_done"),
+            (Mutant::WaitGroupReachedLooksRelaxed, model),
+            (Mutant::WaitGroupRecheckRelaxed, "a_zero_that_is_found_shows_what_was_done"),
             (Mutant::WaitGroupPollRelaxed, "a_future_that_finds_zero_shows_what_was_done"),
             (Mutant::WaitGroupLookRelaxed, "a_zero_that_is_found_shows_what_was_done"),
         ],

@@ -41,7 +41,7 @@ use crate::host::{Host, Interest};
 use crate::m::M;
 use crate::prim::hooks::*;
 use crate::prim::{
-    AcqRel, Acquire, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ghost, Mutex, Rank, Relaxed, Release,
+    Acquire, AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ghost, Mutex, Rank, Relaxed, Release,
 };
 use crate::sched::park::{Commit, WaitReason};
 use crate::wait::interrupt::{Interrupt, OnInterrupt};
@@ -128,8 +128,11 @@ impl<H: Host> Side<H> {
     /// Exchanges the word. The error is the current value.
     fn exchange(&self, from: Slot, to: Slot) -> Result<(), Slot> {
         // AcqRel, each exchange the partner of the others: what one side wrote before its exchange, the other side sees after
-        // its own. Acquire: likewise.
-        match self.slot.compare_exchange(from.to_bits(), to.to_bits(), AcqRel, Acquire) {
+        // its own.
+        let both = both(Acquire.unless(PollExchangeLooksRelaxed), Release.unless(PollExchangeRelaxed));
+        // Acquire: likewise, with the same partners.
+        let look = Acquire.unless(PollRetryRelaxed);
+        match self.slot.compare_exchange(from.to_bits(), to.to_bits(), both, look) {
             Ok(_) => Ok(()),
             Err(now) => Err(Slot::from_bits(now)),
         }

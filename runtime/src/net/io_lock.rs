@@ -340,7 +340,8 @@ impl<H: Host> IoLock<H> {
         let mut waiters = self.waiters.lock();
         loop {
             // Acquire: what was done in the last system call: partners `pass` and `hand_over`.
-            match self.word.compare_exchange(HELD, QUEUED, Relaxed, Acquire) {
+            let acquire = Acquire.unless(IoLockCloserLooksRelaxed);
+            match self.word.compare_exchange(HELD, QUEUED, Relaxed, acquire) {
                 Err(FREE) => {
                     drop(waiters);
                     return wait.withdraw();

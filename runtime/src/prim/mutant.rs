@@ -207,6 +207,8 @@ pub enum Mutant {
     FoundBesideAClassInSilence,
     /// An M that is called reads without Acquire that it is called.
     CalledInTheDark,
+    /// The end of a runtime calls the Ms without Release.
+    EndCallsInTheDark,
     /// No owner is called for a goroutine in the queue of a class.
     AttentionNotCalled,
     /// An owner whose batch goes back into its queue wakes no M.
@@ -741,6 +743,8 @@ pub enum Mutant {
     SeizeQueuedWithoutRelease,
     /// The end of a runtime drops a goroutine that never ran although a dump holds it.
     DiscardIgnoresScan,
+    /// The end of a runtime drops a goroutine that never ran, and that a dump has held, without Acquire.
+    DiscardWithoutAcquire,
     /// The end of the runtime looks without Acquire whether a G is live.
     LiveLooksRelaxed,
     /// The end of a runtime interrupts a goroutine whose commit hook is not over.
@@ -799,6 +803,8 @@ pub enum Mutant {
     DeadlockIgnoresServing,
     /// An M stops serving timers without Release.
     ServingEndsRelaxed,
+    /// The judge asks without Acquire whether an M serves timers.
+    ServingLooksRelaxed,
     /// The judge looks at the Ms in one critical section and at the goroutines in another.
     DeadlockUnlocksBetween,
 
@@ -827,8 +833,12 @@ pub enum Mutant {
     // Asking a thread where it is (`models/ask.rs`).
     /// An asker does not say by Release that it has read the last answer.
     AskRelaxed,
+    /// A handler takes a question up without Acquire.
+    AskLooksRelaxed,
     /// A handler does not say by Release that it has answered.
     AnswerRelaxed,
+    /// An asker finds an answer without Acquire.
+    AnswerLooksRelaxed,
     /// An asker withdraws its question by a store, also from a handler that has taken the question up.
     WithdrawStores,
 
@@ -989,6 +999,8 @@ pub enum Mutant {
     // Mutex (`models/mutex.rs`).
     /// A locker takes a mutex without Acquire.
     MutexLockRelaxed,
+    /// A locker that has the lock of the queue takes a mutex without Acquire.
+    MutexRecheckRelaxed,
     /// A holder lets a mutex go without Release.
     MutexUnlockRelaxed,
     /// A fair unlock without a queue lets the lock go without Release.
@@ -1011,16 +1023,22 @@ pub enum Mutant {
     // Condvar (`models/condvar.rs`).
     /// A waiter of a Condvar unlocks the mutex before it has locked the queue.
     CondvarUnlocksFirst,
+    /// A waiter of a Condvar unlocks the mutex without Release.
+    MutexTellsRelaxed,
 
     // RwLock (`models/rwlock.rs`).
     /// A taker of an RwLock takes it without Acquire.
     RwLockTakeRelaxed,
+    /// A taker that has the lock of the queues of an RwLock takes it without Acquire.
+    RwLockRecheckRelaxed,
     /// A granter of an RwLock reads its word without Acquire.
     RwLockGrantRelaxed,
     /// A reader of an RwLock leaves without Release.
     RwLockReadRelaxed,
     /// A writer of an RwLock without waiters leaves without Release.
     RwLockWriteRelaxed,
+    /// A writer of an RwLock for which others wait leaves without Release.
+    RwLockWrittenRelaxed,
     /// The last reader of an RwLock wakes no waiter.
     RwLockLastReaderLeaves,
     /// A waiter that leaves the queue of an RwLock wakes none of the waiters that it held back.
@@ -1059,6 +1077,8 @@ pub enum Mutant {
     WaitGroupWakesNobody,
     /// A waiter for a WaitGroup looks at the count only before the waiter has the lock of the queue.
     WaitGroupNoRecheck,
+    /// A waiter that has the lock of the queue finds a WaitGroup at zero without Acquire.
+    WaitGroupRecheckRelaxed,
     /// A `done` of a WaitGroup counts down without Release.
     WaitGroupDoneRelaxed,
     /// A waiter finds a WaitGroup at zero without Acquire.
@@ -1067,14 +1087,20 @@ pub enum Mutant {
     WaitGroupPollRelaxed,
     /// The last `done` of a WaitGroup for which others wait counts down without Release.
     WaitGroupReachedRelaxed,
+    /// The last `done` of a WaitGroup for which others wait counts down without Acquire.
+    WaitGroupReachedLooksRelaxed,
     /// A waiter that is interrupted takes the mark of the others away.
     WaitGroupLeavesUnmarked,
 
     // Once (`models/once.rs`).
     /// A closure of a Once ends without Release.
     OnceDoneRelaxed,
+    /// A closure of a Once ends, and notifies no waiter.
+    OnceWakesNobody,
     /// A caller finds a Once done without Acquire.
     OnceLookRelaxed,
+    /// A closure of a Once begins without Acquire.
+    OnceBeginsRelaxed,
     /// A waiter for a Once looks at it only before the waiter has the lock of the queue.
     OnceNoRecheck,
     /// A future that waits for a Once looks at it only before it has the lock of the queue.
@@ -1147,18 +1173,32 @@ pub enum Mutant {
     ContextErrDoesNotWait,
     /// `Context::err` finds a node done without Acquire.
     ContextErrRelaxed,
+    /// An ender says without Release that it has begun to end a node.
+    ContextEndsRelaxed,
     /// A reader of a node that is done publishes the node's channel before it closes that.
     ContextShowsItsChannelOpen,
+    /// A reader makes another channel of a node beside the one that another reader has made meanwhile.
+    ContextMakesTwoChannels,
     /// A second canceller of a context does not look at the contexts below it.
     ContextSecondEndLeaves,
+    /// An ender says that all nodes below are done before it has ended them.
+    ContextSweptEarly,
+    /// An ender says without Release that all nodes below are done.
+    ContextSweptRelaxed,
+    /// A second canceller finds without Acquire that all nodes below are done.
+    ContextSweptLooksRelaxed,
     /// A second canceller ends the contexts below one that is done by its own verdict.
     ContextSecondEndTellsItsOwn,
+    /// A dependent takes its place in the list of a node that is done.
+    ContextAddsBlindly,
     /// A call that is asked for while an ender walks starts at once.
     ContextCallsInTheWalk,
     /// A caller that asks for a call looks whether the context is done before it takes the lock.
     ContextCallsAsksEarly,
     /// An ender readies the tasks that wait for the end, and wakes none.
     ContextWakesNoTask,
+    /// An ender closes the channel of a node, and readies none of its receivers.
+    ContextWakesNoReceiver,
 
     // Tasks that wait (`models/task.rs`).
     /// A poll looks whether the wait is over before it keeps its waker.
@@ -1200,6 +1240,12 @@ pub enum Mutant {
     PollCommitRelaxed,
     /// An unblocker reads the owner without Acquire.
     PollUnblockRelaxed,
+    /// An exchange of a slot publishes nothing: it is without Release.
+    PollExchangeRelaxed,
+    /// An exchange of a slot is without Acquire.
+    PollExchangeLooksRelaxed,
+    /// An exchange of a slot that has failed reads the slot without Acquire.
+    PollRetryRelaxed,
     /// An unblocker that would not change the slot does not write it.
     PollLookSparesTheExchange,
     /// An owner that gives up takes the event out of the slot.
@@ -1228,6 +1274,10 @@ pub enum Mutant {
     TaskDoesNotLookAgain,
     /// The first task of a direction does not exchange the slot.
     TaskFirstUseUnordered,
+    /// The first task in a direction exchanges the slot without Release.
+    TaskFirstUseRelaxed,
+    /// The first task in a direction exchanges the slot without Acquire.
+    TaskFirstUseLooksRelaxed,
     /// A task that has drained the socket waits for an event although it has seen the peer's end.
     TaskTrustsAfterHup,
     /// A task says that it waits before it has kept its waker.
@@ -1248,6 +1298,8 @@ pub enum Mutant {
     // The I/O lock (`models/io_lock.rs`).
     /// A holder of an I/O lock passes it on without Release.
     IoLockPassRelaxed,
+    /// A closer finds an I/O lock free without Acquire.
+    IoLockCloserLooksRelaxed,
     /// A holder that hands an I/O lock over forgets the other waiters.
     IoLockForgetsTheRest,
     /// The end of a runtime leaves an I/O lock with its abandoned goroutine.

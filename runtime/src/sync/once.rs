@@ -197,8 +197,10 @@ impl Once {
                 RUNNING => _ = self.park_while(|word| word == RUNNING, None),
                 POISONED if !force => panic!("{poisoned}"),
                 seen => {
-                    // Acquire: sees the work of an earlier closure that unwound: partner `end`.
-                    if self.word.compare_exchange(seen, RUNNING, Acquire, Relaxed).is_err() {
+                    // Acquire: sees the work of an earlier closure that unwound: partner `end`. The Acquire has to be the
+                    // exchange's own: since the look another closure might have unwound.
+                    let acquire = Acquire.unless(OnceBeginsRelaxed);
+                    if self.word.compare_exchange(seen, RUNNING, acquire, Relaxed).is_err() {
                         continue;
                     }
                     let (hook, leaves) = (StandingHook::new(Run::is_left), Cell::new(POISONED));
@@ -221,7 +223,7 @@ impl Once {
         let mut waiters = self.waiters.lock();
         // Release: publishes the closure's work to callers that find the `Once` done: partners `is_completed` and `call`.
         self.word.store(leaves, Release.unless(OnceDoneRelaxed));
-        waiters.notify_all(&mut notified);
+        unless!(OnceWakesNobody, _ = waiters.notify_all(&mut notified));
         drop(waiters);
         notified
     }

@@ -253,7 +253,8 @@ impl RawMutex {
             let free = seen & HELD == 0;
             let next = (if free { seen | LOCKED } else { seen | QUEUED | starved }) & !woken;
             // Acquire: as in `lock_fast`, with the same partners.
-            match self.word.compare_exchange_weak(seen, next, Acquire, Relaxed) {
+            let acquire = Acquire.unless(MutexRecheckRelaxed);
+            match self.word.compare_exchange_weak(seen, next, acquire, Relaxed) {
                 Ok(_) => return free,
                 Err(now) => seen = now,
             }
@@ -282,7 +283,7 @@ impl RawMutex {
     /// As `unlock`, for a caller that holds a lock, and readies the waiter later.
     pub(super) fn unlock_and_tell(&self) -> Notified<Ask> {
         // Release: as in `unlock`, with the same partners.
-        let before = self.word.fetch_sub(LOCKED, Release);
+        let before = self.word.fetch_sub(LOCKED, Release.unless(MutexTellsRelaxed));
         debug_assert!(before & LOCKED != 0, "unlock_and_tell: the mutex is not locked");
         if before == LOCKED { Notified::new() } else { self.call_next(before) }
     }

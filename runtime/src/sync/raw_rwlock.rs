@@ -307,7 +307,8 @@ impl RawRwLock {
             let takes = first && Self::admits(seen, kind);
             let next = if takes { Self::with(seen & !QUEUED, kind) | queued } else { seen | mark };
             // Acquire: as in `try_lock`, with the same partners.
-            match self.word.compare_exchange_weak(seen, next, Acquire, Relaxed) {
+            let acquire = Acquire.unless(RwLockRecheckRelaxed);
+            match self.word.compare_exchange_weak(seen, next, acquire, Relaxed) {
                 Ok(_) => return takes,
                 Err(now) => seen = now,
             }
@@ -452,7 +453,8 @@ impl RawRwLock {
         let mut notified = Notified::new();
         let mut queues = self.queues.lock();
         // Release: as in `end_write_alone`, with the same partners.
-        let before = self.word.fetch_add(becomes.wrapping_sub(WRITER), Release);
+        let release = Release.unless(RwLockWrittenRelaxed);
+        let before = self.word.fetch_add(becomes.wrapping_sub(WRITER), release);
         assert!(before & WRITER != 0, "unlock_write: nobody writes");
         self.grant(&mut queues, Kind::Read, &mut notified);
         drop(queues);

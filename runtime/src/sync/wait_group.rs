@@ -242,7 +242,8 @@ impl Count {
             let next = Self::sum(seen, by);
             let next = if next < COUNT { 0 } else { next };
             // AcqRel: as in `add`, with the same partners.
-            let ordering = both(Acquire, Release.unless(WaitGroupReachedRelaxed));
+            let ordering =
+                both(Acquire.unless(WaitGroupReachedLooksRelaxed), Release.unless(WaitGroupReachedRelaxed));
             match self.word.compare_exchange_weak(seen, next, ordering, Relaxed) {
                 Ok(_) if (next == 0).unless(WaitGroupWakesNobody) => {
                     waiters.notify_all(&mut notified);
@@ -332,7 +333,8 @@ impl Count {
             let zero = (seen < COUNT).unless(WaitGroupNoRecheck);
             let next = if zero { seen } else { seen | WAITED };
             // Acquire: sees the work before the count went down: partners `add` and `reach_zero`.
-            match self.word.compare_exchange_weak(seen, next, Acquire, Relaxed) {
+            let acquire = Acquire.unless(WaitGroupRecheckRelaxed);
+            match self.word.compare_exchange_weak(seen, next, acquire, Relaxed) {
                 Ok(_) => return zero,
                 Err(now) => seen = now,
             }

@@ -155,7 +155,7 @@ impl StatusWord {
     pub(crate) fn discard(&self) {
         let gone = || {
             // Acquire: a holder has read the G before `unhold`, the partner.
-            self.update(Acquire, |word| {
+            self.update(Acquire.unless(DiscardWithoutAcquire), |word| {
                 word.assert(word.is(Status::Runnable), "discard: the G is not runnable");
                 let held = word.has(SCAN).unless(DiscardIgnoresScan);
                 if held {

@@ -221,7 +221,8 @@ impl<H: Host> PollDesc<H> {
         side.tasks.0.fetch_or(USED, Relaxed);
         mutant!(TaskFirstUseUnordered: return);
         // AcqRel: partner E1: the second of the two sees what the first has done.
-        side.slot.fetch_or(0, AcqRel);
+        let both = both(Acquire.unless(TaskFirstUseLooksRelaxed), Release.unless(TaskFirstUseRelaxed));
+        side.slot.fetch_or(0, both);
     }
 
     /// T1 and T2.

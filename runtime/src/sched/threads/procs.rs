@@ -96,7 +96,7 @@ impl<H: Host> Sched<H> {
     pub(crate) fn no_p_is_wanted(&self) {
         self.wanted.store(0, Relaxed);
         // Release: `wanted`, partner `heed`.
-        self.attention.store(0, Release);
+        self.attention.store(0, Release.unless(EndCallsInTheDark));
     }
 
     /// Changes the number of Ps and returns the old number. Any thread may call this. Does not wait for goroutines on Ps that

@@ -347,7 +347,7 @@ impl<H: Host> Sched<H> {
         // Acquire: partner the end of `Serving`. If a heap was found empty under its lock, `Serving` of the monitor that
         // emptied that heap began before, and this load sees it. So did `Serving` of a thread that has taken the last waker
         // out of the table.
-        if (self.serving.load(Acquire) > 0).unless(DeadlockIgnoresServing) {
+        if (self.serving.load(Acquire.unless(ServingLooksRelaxed)) > 0).unless(DeadlockIgnoresServing) {
             return Verdict::Awake;
         }
         let (mut count, mut verdict) = (0, None);

@@ -68,7 +68,8 @@ impl<T> Slot<T> {
     pub(crate) fn answer(&self, thread: u32, fill: impl FnOnce(&mut T)) -> bool {
         let named = u64::from(thread) << THREAD;
         // Acquire: partner `ask`. Relaxed: the thread is asked elsewhere, or not at all.
-        if self.word.compare_exchange(named | ASKED, named | ANSWERING, Acquire, Relaxed).is_err() {
+        let acquire = Acquire.unless(AskLooksRelaxed);
+        if self.word.compare_exchange(named | ASKED, named | ANSWERING, acquire, Relaxed).is_err() {
             return false;
         }
         // SAFETY: invariant 1.
@@ -81,7 +82,7 @@ impl<T> Slot<T> {
     /// Called by the asker: reads the answer, if there is one, and frees the slot.
     pub(crate) fn take<R>(&self, read: impl FnOnce(&mut T) -> R) -> Option<R> {
         // Acquire: partner `answer`.
-        if self.word.load(Acquire) & STATE != ANSWERED {
+        if self.word.load(Acquire.unless(AnswerLooksRelaxed)) & STATE != ANSWERED {
             return None;
         }
         // SAFETY: invariant 1.
