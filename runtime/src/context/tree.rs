@@ -474,8 +474,9 @@ impl Node {
     }
 
     fn channel(&self) -> Option<&Receiver<()>> {
-        // Acquire: sees the channel's content: partner `receiver`. The channel lives as long as the node. SAFETY: `receiver`
-        // made the pointer from a box, which `drop` takes back.
+        // Acquire: sees the channel's content: partner `receiver`. No model has the two: loom does not model memory that does
+        // not exist yet, and no message touches the cell of this channel's buffer. SAFETY: `receiver` made the pointer from a
+        // box, which `drop` takes back. The channel lives as long as the node.
         unsafe { self.channel.load(Acquire).as_ref() }
     }
 

@@ -408,7 +408,8 @@ impl<H: Host> PollDesc<H> {
     /// Whether the poller reports room to write.
     #[inline]
     pub(crate) fn watches_writes(&self) -> bool {
-        // Acquire: the poller watches for writes: partner `note_watched_writes`.
+        // Acquire: the poller watches for writes: partner `note_watched_writes`. No model has the two: they order a system
+        // call, and the model's poller has a lock.
         self.watches_writes.load(Acquire)
     }
 

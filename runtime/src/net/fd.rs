@@ -86,7 +86,9 @@ impl Users {
     /// C1. Returns `true` for the first closer. `socket_fence` follows.
     #[must_use]
     pub(crate) fn close(&self) -> bool {
-        // AcqRel: partner U2, of the users that have left, and of the users that will.
+        // AcqRel: partner U2, of the users that have left, and of the users that will. No model has either half: this exchange
+        // continues the release sequences of the users that have left, which `wait_idle` acquires; and a user that will leave
+        // reads nothing of the closer's but the Waiter, under the lock.
         self.word.fetch_or(CLOSED, AcqRel) & CLOSED == 0
     }
 

@@ -302,7 +302,8 @@ impl<H: Host> IoLock<H> {
     /// Returns `true` if no operation holds the lock: an operation that takes the lock later sees what the caller wrote
     /// before the caller's `socket_fence`.
     pub(crate) fn is_free(&self) -> bool {
-        // Acquire: what the last holder did: partners `pass` and `hand_over`.
+        // Acquire: what the last holder did: partners `pass` and `hand_over`. No model has this: a closer comes to `wait_idle`
+        // next, which acquires the same.
         self.word.load(Acquire) == FREE
     }
 

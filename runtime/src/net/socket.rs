@@ -62,7 +62,7 @@ use crate::net::limit::{Begun, Limit};
 use crate::net::wake_fd::WakeFd;
 use crate::net::{closed, sys};
 use crate::prim::hooks::*;
-use crate::prim::{Acquire, AtomicBool, AtomicPtr, Mutex, Rank, Relaxed};
+use crate::prim::{AtomicBool, AtomicPtr, Mutex, Rank, Relaxed};
 use crate::runtime::lines::WaitInLine;
 use crate::sched::Sched;
 use crate::sched::watch::told::Refusal;
@@ -618,8 +618,8 @@ impl<S: AsFd> Drop for Socket<S> {
         // The tasks' wakers are dropped after `inner`: dropping a waker runs foreign code, which may wait for the peer, and the
         // peer must have seen the end by then.
         let mut wakers = Discarded::<Active>::new();
-        // Acquire: partner `register`.
-        let mut at = self.registrations.load(Acquire);
+        // Relaxed: the caller has the socket for itself.
+        let mut at = self.registrations.load(Relaxed);
         while !at.is_null() {
             // SAFETY: each entry came from `Box::into_raw`.
             let entry = unsafe { Box::from_raw(at) };

@@ -379,7 +379,8 @@ impl RawRwLock {
 
     /// As `unlock_read`, but leaves it to the caller to call the wakers of tasks.
     fn unlock_read_in_silence(&self) -> Readied<Active> {
-        // Release: as in `unlock_read`, with the same partners.
+        // Release: as in `unlock_read`, with the same partners. No model has this: the reader was granted the lock, and has not
+        // run since, so it has read nothing.
         let before = self.word.fetch_sub(READER, Release);
         if before & QUEUED == 0 { Readied::new() } else { self.reader_leaves(before).ready_in_silence() }
     }

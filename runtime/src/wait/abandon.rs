@@ -42,7 +42,8 @@ impl AbandonHook {
     pub(crate) fn run_of<H: Host>(g: GRef<H>) {
         g.leave();
         // AcqRel: of several threads that find the goroutine abandoned, one runs the hook; each exchange is the partner of the
-        // others. The claim of the wait has acquired what the goroutine wrote.
+        // others. No model has the two orderings: any exchange has one winner, and the claim of the wait has acquired what the
+        // goroutine wrote.
         let hook = g.on_abandon.swap(std::ptr::null_mut(), AcqRel);
         if !hook.is_null() {
             // SAFETY: the goroutine that has set the hook keeps the value there until the hook is taken away: see the module's
@@ -152,8 +153,8 @@ impl StandingHook {
     /// As [`AbandonHook::run_of`].
     fn run_of<H: Host>(g: GRef<H>) {
         let Some(list) = g.standing_hooks() else { return };
-        // AcqRel: of several threads that find the goroutine abandoned, one runs its hooks; each exchange is the
-        // partner of the others.
+        // AcqRel: of several threads that find the goroutine abandoned, one runs its hooks; each exchange is the partner of the
+        // others. No model has the two orderings, as in `AbandonHook::run_of`.
         let mut at = list.swap(std::ptr::null_mut(), AcqRel).cast_const();
         // SAFETY: `note` was given hooks of this type, which are still there: see the module's header.
         unsafe {

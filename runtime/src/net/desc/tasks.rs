@@ -132,7 +132,9 @@ impl TaskWord {
         loop {
             let ready = READY;
             mutant!(TaskEventUnmarked: let ready = 0);
-            // Release: what the event reports, and `seen`: partner T1. Acquire: the waker: partner T5.
+            // Release: what the event reports, and `seen`: partner T1. Acquire: the waker: partner T5. No model has this
+            // Acquire, nor T5's orderings, for the lock of the wakers does the same: if E5 had that lock before T4, then this
+            // exchange would come before T5, which would see READY or another turn; and after that T1 acquires.
             let ordering = both(Acquire, Release.unless(TaskMarksRelaxed));
             match self.0.compare_exchange(seen, (seen | ready) & !WAITS, ordering, Relaxed) {
                 Ok(_) => return seen & WAITS != 0,
@@ -286,7 +288,7 @@ impl<H: Host> PollDesc<H> {
     pub(crate) fn end_for_tasks(&self) -> [Option<Waker>; 2] {
         for side in [&self.read, &self.write] {
             mutant!(TaskMissesTheEnd: continue);
-            // AcqRel: the wakers: partner T5.
+            // AcqRel: the wakers: partner T5. No model has either half, for the lock of the wakers does the same, as in `mark`.
             side.tasks.0.fetch_or(OVER, AcqRel);
         }
         self.take_wakers()

@@ -56,11 +56,13 @@ type Live = (Arc<Sched<Active>>, Arc<PollDesc<Active>>);
 
 impl<S: AsFd> Socket<S> {
     pub(super) fn registered(&self, sched: &Sched<Active>) -> Option<&PollDesc<Active>> {
-        // Acquire: the entry is complete before the list has it: partner `register`.
+        // Acquire: the entry is complete before the list has it: partner `register`. No model has the two: loom does not model
+        // memory that does not exist yet.
         let mut at = self.registrations.load(Acquire);
         // SAFETY: entries live until the socket is dropped.
         while let Some(entry) = unsafe { at.as_ref() } {
-            // Acquire: the pollDesc was emptied before the entry changed hands: partner `register`.
+            // Acquire: the pollDesc was emptied before the entry changed hands: partner `register`. No model has the two, as no
+            // model has a socket that goes from one runtime to another.
             if std::ptr::eq(entry.sched.load(Acquire), sched) {
                 return Some(&entry.desc);
             }
@@ -224,7 +226,7 @@ impl<S: AsFd> Socket<S> {
     /// socket closed, and has waited for its users.
     pub(super) fn wake_tasks(&self) {
         mutant!(TaskCloseTellsNobody: return);
-        // Acquire: partner `register`.
+        // Acquire: partner `register`, as in `registered`.
         let mut at = self.registrations.load(Acquire);
         // SAFETY: entries live until the socket is dropped.
         while let Some(entry) = unsafe { at.as_ref() } {

@@ -106,7 +106,8 @@ impl<H: Host> Sched<H> {
         let attention = if waits { 0 } else { self.wanted.load(Relaxed) };
         mutant!(AttentionNotCalled: let attention = self.wanted.load(Relaxed));
         if self.attention.load(Relaxed) != attention {
-            // Release: `wanted`, partner `heed`.
+            // Release: `wanted`, partner `heed`. No model has this: an owner that does not see the new `wanted` runs one more
+            // goroutine, and looks again. At the end of the runtime, `no_p_is_wanted` has a Release of its own.
             self.attention.store(attention, Release);
         }
     }

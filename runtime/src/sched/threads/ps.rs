@@ -55,7 +55,7 @@ impl<H: Host> Ps<H> {
         let slot = unsafe { self.slots.add(id as usize) };
         // SAFETY: the caller alone fills slots, and no reader goes beyond `made`.
         unsafe { slot.write(CachePadded::new(make(id))) };
-        // Release: partner `deref`.
+        // Release: partner `deref`. No model has the two: loom does not model memory that does not exist yet.
         self.made.store(id + 1, Release);
         // SAFETY: this function has just filled the slot.
         PRef::of(unsafe { slot.as_ref() })

@@ -74,7 +74,8 @@ impl<T> Quit<T> {
 
     /// R1 to R4. Can be called by a signal handler, if `wake` can.
     pub(crate) fn ask(&self, wake: impl FnOnce(&T)) -> Heard {
-        // AcqRel: partner M1.
+        // AcqRel: partner M1. No model has either half: a question brings no data, and the exchange continues the release
+        // sequence of M3, which M1 acquires.
         if self.word.fetch_or(ASKED, AcqRel) & ASKED != 0 {
             return Heard::No;
         }
