@@ -104,6 +104,34 @@ fn an_io_lock_whose_holder_is_left_behind_is_given_up() {
     });
 }
 
+/// A goroutine is left behind that has let the lock go. Fails by a causality violation when the abandon hook takes the lock
+/// from the thread that holds it.
+#[test]
+fn an_io_lock_that_was_let_go_before_is_left_to_its_holder() {
+    Model::new().preemptions(1).check("io_lock_let_go", || {
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
+        let shared = Shared::new();
+        drop(runtime.go({
+            let shared = Arc::clone(&shared);
+            move || {
+                shared.count();
+                super::cover::park_for_ever();
+            }
+        }));
+        // There is one M and one queue: once this goroutine has run, the other one is parked.
+        runtime.run(|| ());
+        loom::explore();
+        let others = [(); 2].map(|()| {
+            let shared = Arc::clone(&shared);
+            loom::thread::spawn(move || shared.count())
+        });
+        super::cover::leave(runtime, std::time::Duration::from_secs(1));
+        others.into_iter().for_each(|other| other.join().unwrap());
+        done();
+    });
+}
+
 /// As `an_io_lock_whose_holder_is_left_behind_is_given_up`, but the goroutine has held another lock meanwhile: the function
 /// that an operation calls may use another descriptor.
 #[test]
@@ -427,6 +455,7 @@ fn mutants() {
             (Mutant::WhyRelaxed, "a_waiter_that_leaves_the_queue_keeps_no_other_waiting"),
             (Mutant::IoLockHandedBlindly, "an_io_lock_is_not_lost_to_a_waiter_that_gives_up"),
             (Mutant::IoLockLeftBehind, "an_io_lock_whose_holder_is_left_behind_is_given_up"),
+            (Mutant::IoLockKeepsItsHook, "an_io_lock_that_was_let_go_before_is_left_to_its_holder"),
             (Mutant::IoLockRestsUnnoted, "an_io_lock_is_given_up_by_a_goroutine_that_has_had_another"),
             (Mutant::IoLockHandOverRelaxed, "a_thread_that_passes_a_waiter_comes_after_the_holder"),
             (Mutant::IoLockCloserForgetsTheLine, "a_close_past_a_rest_leaves_the_line_as_it_is"),

@@ -7,7 +7,7 @@
 
 use super::caught;
 use super::cover::{Handle, Socket};
-use crate::model::{Model, Mutant, at_rest, done, note, runtime};
+use crate::model::{Flag, Model, Mutant, at_rest, done, note, runtime};
 use gmp_netpoll::Readiness;
 use loom::cell::UnsafeCell;
 use loom::sync::Mutex;
@@ -464,6 +464,37 @@ fn a_deadline_that_is_moved_ends_a_read_and_loses_no_data() {
     });
 }
 
+/// A thread waits for the I/O lock of another one, which is in a call, and a deadline is set that has passed. Fails by deadlock
+/// when the waiter does not hear of the deadline: the call ends only after that.
+#[test]
+fn a_deadline_reaches_a_waiter_behind_a_call() {
+    Model::new().check("deadline_vs_line", || {
+        let socket = Arc::new(Socket::new());
+        let (inside, over) = (Flag::default(), Flag::default());
+        let first = loom::thread::spawn({
+            let (socket, inside, over) = (Arc::clone(&socket), inside.clone(), over.clone());
+            move || {
+                let got = socket.read(8, || {
+                    inside.raise();
+                    over.wait_on_thread();
+                    Ok(1)
+                });
+                assert_eq!(got.unwrap(), 1);
+            }
+        });
+        inside.wait_on_thread();
+        let theirs = Arc::clone(&socket);
+        let second = loom::thread::spawn(move || {
+            let late = theirs.read(8, || Ok(1)).unwrap_err();
+            assert_eq!(late.kind(), io::ErrorKind::TimedOut);
+        });
+        socket.set_expired(true).unwrap();
+        second.join().unwrap();
+        over.raise();
+        first.join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -473,6 +504,7 @@ fn mutants() {
             (Mutant::SocketClearsLate, "a_second_piece_arrives_after_a_short_read"),
             (Mutant::SocketDrainedClears, "an_event_right_after_a_short_read_is_kept"),
             (Mutant::SocketTrustsAfterHup, "data_and_the_end_in_one_event_arrive"),
+            (Mutant::SocketLeavesTheLine, "a_deadline_reaches_a_waiter_behind_a_call"),
             (Mutant::SocketLooksAtNoSlot, "a_close_ends_a_read"),
             (Mutant::SocketCloseForgetsWrites, "a_close_ends_a_write"),
             (Mutant::SocketStaysDrained, "what_a_full_read_leaves_is_read_at_once"),

@@ -449,7 +449,7 @@ impl<H: Host> Drop for Holder<'_, H> {
     fn drop(&mut self) {
         if let Some(g) = self.g {
             // Relaxed: this goroutine runs, so no thread reads the hook.
-            g.on_abandon.store(std::ptr::null_mut(), Relaxed);
+            unless!(IoLockKeepsItsHook, g.on_abandon.store(std::ptr::null_mut(), Relaxed));
         }
         if self.io_lock.resting.load(Relaxed) {
             // Relaxed: before the word's Release. No model has this: the holder is the closer, which `hand_over` has left at

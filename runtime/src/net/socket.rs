@@ -395,7 +395,7 @@ impl<S: AsFd> Socket<S> {
         if lane.io_lock.is_free() {
             return;
         }
-        lane.io_lock.nudge_waiters();
+        unless!(SocketLeavesTheLine, lane.io_lock.nudge_waiters());
         for (sched, desc) in self.live() {
             mutant!(SocketLooksAtNoSlot: continue);
             if let Some(g) = desc.look(direction) {

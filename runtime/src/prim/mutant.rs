@@ -1304,6 +1304,8 @@ pub enum Mutant {
     IoLockForgetsTheRest,
     /// The end of a runtime leaves an I/O lock with its abandoned goroutine.
     IoLockLeftBehind,
+    /// A goroutine that has let an I/O lock go keeps the abandon hook that releases the lock.
+    IoLockKeepsItsHook,
     /// A holder hands the I/O lock over to no waiter.
     IoLockNoHandOver,
     /// A taker of a free I/O lock looks whether the socket is closed without IoLockFence.
@@ -1344,6 +1346,8 @@ pub enum Mutant {
     PollSeenLate,
     /// A closer, or a setter of a deadline, does not wake the parker in the slot.
     SocketLooksAtNoSlot,
+    /// A closer, or the setter of a deadline, does not nudge those that wait for the I/O lock.
+    SocketLeavesTheLine,
     /// A closer waits for reads only.
     SocketCloseForgetsWrites,
     /// A socket that was drained once stays drained, whatever a later read gets.
