@@ -347,6 +347,40 @@ fn a_close_comes_after_the_call_of_a_holder_that_passed_a_waiter() {
     });
 }
 
+/// A goroutine is left behind at rest with the lock, and another thread takes the lock. Fails by a causality violation when a
+/// closer takes that thread for one that rests.
+#[test]
+fn a_close_comes_after_the_call_of_a_holder_after_one_that_was_left() {
+    Model::new().check("close_vs_left_at_rest", || {
+        let runtime = at_rest::<1>();
+        loom::stop_exploring();
+        let shared = Closing::new();
+        drop(runtime.go({
+            let shared = Arc::clone(&shared);
+            move || {
+                let io_lock = shared.io_lock.take_unless(|| false).expect("it is open");
+                io_lock.rest();
+                super::cover::park_for_ever();
+            }
+        }));
+        // There is one M and one queue: once this goroutine has run, the other one is parked.
+        runtime.run(|| ());
+        super::cover::leave(runtime, std::time::Duration::from_secs(1));
+        loom::explore();
+        let user = loom::thread::spawn({
+            let shared = Arc::clone(&shared);
+            move || {
+                if let Some(_io_lock) = shared.io_lock.take_unless(|| shared.is_closed()) {
+                    shared.call();
+                }
+            }
+        });
+        shared.close();
+        user.join().unwrap();
+        done();
+    });
+}
+
 /// Fails by deadlock when a waiter does not hear of the close: the holder passes the lock on only when that waiter
 /// has left.
 #[test]
@@ -465,6 +499,7 @@ fn mutants() {
                 "an_io_lock_that_is_handed_to_a_queued_goroutine_is_given_up",
             ),
             (Mutant::LateQueuedStays, "an_io_lock_is_given_up_by_a_holder_that_comes_back_too_late"),
+            (Mutant::IoLockLeftAtRest, "a_close_comes_after_the_call_of_a_holder_after_one_that_was_left"),
             (Mutant::IoLockFreeAtRest, "a_close_comes_after_the_call_of_a_holder_that_passed_a_waiter"),
         ],
     );

@@ -385,8 +385,8 @@ impl<H: Host> IoLock<H> {
         // SAFETY: by this function's contract. The lock lies in a socket that the goroutine borrows, and a goroutine
         // that never runs again never ends that borrow.
         let io_lock = unsafe { &*hook.cast::<Self>() };
-        // Relaxed: as in `Holder::drop`.
-        io_lock.resting.store(false, Relaxed);
+        // Relaxed: before the word's Release.
+        unless!(IoLockLeftAtRest, io_lock.resting.store(false, Relaxed));
         io_lock.pass();
     }
 }

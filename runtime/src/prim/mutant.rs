@@ -1304,6 +1304,8 @@ pub enum Mutant {
     IoLockForgetsTheRest,
     /// The end of a runtime leaves an I/O lock with its abandoned goroutine.
     IoLockLeftBehind,
+    /// The end of a runtime lets an I/O lock go that still says that its holder rests.
+    IoLockLeftAtRest,
     /// A goroutine that has let an I/O lock go keeps the abandon hook that releases the lock.
     IoLockKeepsItsHook,
     /// A holder hands the I/O lock over to no waiter.
