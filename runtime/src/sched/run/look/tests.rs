@@ -260,6 +260,23 @@ fn the_pace_of_a_burst_ends_with_the_burst() {
     }
 }
 
+/// Fails when a ring that loses a goroutine now and then has the clock read for every second or third goroutine, as at the end
+/// of a burst.
+#[test]
+fn a_ring_that_is_a_little_shorter_keeps_its_pace() {
+    const GOROUTINES: u32 = 32_000;
+    let (poll_schedule, far) = (PollSchedule::new(Policy::default()), Nanos::from_nanos(1 << 40));
+    let rings = [3, 2, 2, 3, 3, 2, 3].into_iter().cycle();
+    let mut reads = 0;
+    for (tick, ring) in (1..=GOROUTINES).zip(rings) {
+        if !poll_schedule.timers_are_far(tick, far) {
+            reads += 1;
+            poll_schedule.none_is_due(tick, ring, Nanos::from_nanos(u64::from(tick) * 100), far);
+        }
+    }
+    assert!(reads <= GOROUTINES / capacity::TIMERS_EVERY + 10, "{reads} reads of the clock");
+}
+
 /// Fails when the time for which the P was idle counts as time of its goroutines: the pace would be that of long goroutines for
 /// a while, or a visit would come early.
 #[test]
