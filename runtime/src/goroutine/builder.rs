@@ -76,8 +76,8 @@ impl Builder {
     /// goroutine waits until there is memory, however long: see [`Refused::stacks`](crate::Refused::stacks).
     ///
     /// # Errors
-    /// `InvalidInput` when the stack size is out of range, or `f` and its value are too large for it. When the goroutine can
-    /// get no stack, with the text of [`go`](crate::go)'s panic: `QuotaExceeded` at
+    /// `InvalidInput` when the stack size is out of range, or `f` or its value is too large for it. When the goroutine can get
+    /// no stack, with the text of [`go`](crate::go)'s panic: `QuotaExceeded` at
     /// [`max_stack_bytes`](crate::RuntimeBuilder::max_stack_bytes), `OutOfMemory` if the kernel refuses.
     ///
     /// # Panics

@@ -71,8 +71,8 @@ use std::panic::Location;
 /// thread that has a [`Runtime`](crate::Runtime), and a [`Handle`](crate::Handle) on any other thread. When the goroutine can
 /// get no stack, with a text that names the limit: the runtime's own
 /// ([`max_stack_bytes`](crate::RuntimeBuilder::max_stack_bytes)), the address space (`ulimit -v`) or data (`ulimit -d`), or the
-/// number of mappings (`vm.max_map_count`, before Linux 6.13). When `f` and its value together have more bytes than a quarter
-/// of the stack, onto which they are moved, with a text that names these sizes. [`Builder::go`] gives both as an error.
+/// number of mappings (`vm.max_map_count`, before Linux 6.13). When `f`, or its value, has as many bytes as the stack onto
+/// which it is moved, with a text that names these sizes. [`Builder::go`] gives both as an error.
 #[track_caller]
 pub fn go<F, T>(f: F) -> JoinHandle<T>
 where

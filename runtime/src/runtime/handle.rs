@@ -70,7 +70,7 @@ impl Handle {
     ///
     /// # Errors
     /// `NotConnected` when the runtime has begun to end; as [`Builder::go`](crate::Builder::go) when the goroutine can get no
-    /// stack. In both cases `f` is dropped, on the calling thread.
+    /// stack, or `f` or its value is too large for it. Then `f` is dropped, on the calling thread.
     #[track_caller]
     pub fn go<F, T>(&self, f: F) -> io::Result<JoinHandle<T>>
     where

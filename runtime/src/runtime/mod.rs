@@ -102,9 +102,9 @@ const DROP_LIMIT: Duration = Duration::from_secs(3);
 /// park it, and every such call may unwind; no code that runs in the runtime may rely on the opposite.
 ///
 /// # Panics
-/// With the panic of `f`. If the system refuses what a runtime needs, `GMPMAXPROCS` is no number within 1 to 1024,
-/// `GMPSTACK` is no valid size, or `GMPDEBUG` has an unknown knob or value; [`RuntimeBuilder::build`] returns an
-/// error instead.
+/// With the panic of `f`, and when `f` can't be started, as [`go`](crate::go). If the system refuses what a runtime needs,
+/// `GMPMAXPROCS` is no number within 1 to 1024, `GMPSTACK` is no valid size, or `GMPDEBUG` has an unknown knob or value;
+/// [`RuntimeBuilder::build`] returns an error instead.
 #[track_caller]
 pub unsafe fn run<F, T>(f: F) -> T
 where
@@ -162,7 +162,7 @@ impl Runtime {
     /// With the panic of `f` only: an interrupt does not end the wait.
     ///
     /// # Panics
-    /// With the panic of `f`.
+    /// With the panic of `f`, and when `f` can't be started, as [`go`](crate::go).
     #[track_caller]
     pub fn run<F, T>(&self, f: F) -> T
     where
@@ -257,8 +257,8 @@ impl Runtime {
     /// own, where no code may look for the frames of the thread that calls this.
     ///
     /// # Panics
-    /// With the panic of `f`, or of a function of [`on_thread_start`](RuntimeBuilder::on_thread_start); and when a goroutine
-    /// calls this, as a goroutine has no thread to lend.
+    /// With the panic of `f`, or of a function of [`on_thread_start`](RuntimeBuilder::on_thread_start); when `f` can't be
+    /// started, as [`go`](crate::go); and when a goroutine calls this, as a goroutine has no thread to lend.
     #[track_caller]
     pub unsafe fn run_locked<F, T>(&self, f: F) -> T
     where
@@ -285,7 +285,7 @@ impl Runtime {
     /// Starts a goroutine from any thread. Does not block.
     ///
     /// # Panics
-    /// When the goroutine can get no stack, as [`go`](crate::go).
+    /// When the goroutine can get no stack, or `f` or its value is too large for it, as [`go`](crate::go).
     #[track_caller]
     pub fn go<F, T>(&self, f: F) -> JoinHandle<T>
     where

@@ -17,26 +17,28 @@ use crate::sched::Sched;
 use crate::sched::run::place::Place;
 use std::io;
 
-/// A closure and its value, which are moved onto the stack, may together take a quarter of it.
-const PART: usize = 4;
-
-/// Returns an error if a closure of this type, with its value, is too large for the goroutine's stack. For most types the
-/// compiler knows that it is not.
+/// Returns an error if a closure of this type, or its value, can't lie on the goroutine's stack, onto which both are moved. For
+/// most types the compiler knows that they can. How much more room they need, for copies and for what the closure calls, is not
+/// known here: that depends on the build.
 #[inline(always)]
 fn check_size<F: FnOnce() -> T, T>(birth: &Birth) -> io::Result<()> {
     let (closure, value) = const { (size_of::<F>(), size_of::<T>()) };
-    if closure + value > MIN_STACK / PART && closure + value > birth.stack_size as usize / PART {
-        return Err(too_large(closure, value, birth.stack_size));
+    if closure >= MIN_STACK || value >= MIN_STACK {
+        // As the pool rounds the size.
+        let stack = (birth.stack_size as usize).next_power_of_two();
+        if closure >= stack || value >= stack {
+            return Err(too_large(closure, value, stack));
+        }
     }
     Ok(())
 }
 
 #[cold]
 #[inline(never)]
-fn too_large(closure: usize, value: usize, stack: u32) -> io::Error {
+fn too_large(closure: usize, value: usize, stack: usize) -> io::Error {
     let text = format!(
-        "the closure has {closure} bytes and its value {value} bytes, more than a quarter of a stack of {} KiB: box what is \
-         large, or ask for a larger stack",
+        "the closure has {closure} bytes and its value {value} bytes, too many for a stack of {} KiB: box what is large, or \
+         ask for a larger stack",
         stack >> 10
     );
     io::Error::new(io::ErrorKind::InvalidInput, text)
