@@ -49,5 +49,5 @@ fn a_bell_costs_the_same_beside_many_bells() {
     let first = cost(|| receivers[..FEW].iter_mut().for_each(receives));
     let last = cost(|| receivers[39 * FEW..].iter_mut().for_each(receives));
     assert!(bells.iter().all(|bell| bell.len() == 1));
-    assert!(last < 5 * first + Duration::from_millis(20), "{last:?} of the last, {first:?} of the first");
+    assert!(last < 5 * first + Duration::from_millis(5), "{last:?} of the last, {first:?} of the first");
 }

@@ -21,8 +21,8 @@ pub const SLOW: &str = ".slow";
 pub enum Hold {
     /// After this time.
     For(Duration),
-    /// Together with the `step` calls that came first, when `full` calls are held, or the last of `all` calls has come, and
-    /// somebody has called [`Held::beat`] since the last call came.
+    /// In groups of `step`, the oldest first. A group goes on when `full` calls are held, or the last of `all` has come, and
+    /// [`Held::beat`] was called since the last call came or the last group went on.
     Steps { step: usize, full: usize, all: usize },
 }
 

@@ -505,8 +505,8 @@ fn threads() -> usize {
     std::fs::metadata("/proc/self/task").unwrap().nlink() as usize - 2
 }
 
-/// The runtime's monitor takes no P away, and a few calls at a time go on when the bound is reached and another goroutine has
-/// slept meanwhile. Fails by a hang when fewer calls are under way, or when the other goroutine waits for a call; when there
+/// The runtime's monitor takes no P away. At most `STEP` held calls go on at a time, once the bound is reached and the bystander
+/// has slept. Fails by a hang when fewer calls are under way, or when the bystander waits for a call; when there
 /// are more threads than the bound allows; or by bytes of another place.
 #[test]
 fn a_thousand_read_a_slow_disk_and_no_one_else_is_stalled() {
@@ -568,7 +568,7 @@ fn a_thousand_read_a_slow_disk_and_no_one_else_is_stalled() {
             println!("{procs} Ps: {most} threads, {before} before");
             assert_eq!(held.count_and_most(), (CALLS, BOUND));
             // On a busy machine the threads whose calls went on last are not at rest before the next calls come.
-            assert!(most - before <= BOUND + STEP + 8, "{most} threads, {before} before");
+            assert!(most - before <= BOUND + 2 * STEP, "{most} threads, {before} before");
         });
     }
 }

@@ -241,8 +241,8 @@ impl Flood {
         Self::counted(rt, Arc::default(), works)
     }
 
-    /// Counts the messages with which no goroutine has begun: there are none for a while if the kernel keeps the thread from
-    /// its core.
+    /// `waiting` counts the messages that no receiver has begun to work on. It is zero for a while if the kernel keeps the
+    /// thread that sends from its core.
     fn counted(rt: &Runtime, waiting: Arc<AtomicUsize>, works: impl Fn() + Clone + Send + 'static) -> Self {
         let senders: Vec<_> = (0..Self::RECEIVERS)
             .map(|_| {

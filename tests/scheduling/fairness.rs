@@ -219,6 +219,8 @@ fn pairs_that_wake_each_other_starve_nobody() {
             };
             let bounds = [("ping-pong", 100), ("yield", 100), ("sleep", 20), ("submission", 20)];
             let enough = || bounds.iter().all(|(of, bound)| least(of, &counts()) >= Some(*bound));
+            // Of CPU time for each P: long enough to see who starves, and the most.
+            let [long, most] = [200, 1000].map(|ms| procs as u32 * ms * MS);
             thread::scope(|s| {
                 s.spawn(|| {
                     while submitted() {
@@ -226,7 +228,8 @@ fn pairs_that_wake_each_other_starve_nobody() {
                         thread::sleep(MS);
                     }
                 });
-                while !enough() && process_time() - begun < procs as u32 * Duration::from_secs(1) {
+                let ran = || process_time() - begun;
+                while ran() < long || !enough() && ran() < most {
                     thread::sleep(MS);
                 }
                 turns.stop.store(true, SeqCst);

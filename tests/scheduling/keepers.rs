@@ -41,10 +41,11 @@ impl Keeper {
         self.over.store(true, SeqCst);
     }
 
-    /// Notes by how much more than `expected` an event took that began at `begun`, if the goroutine computed by then.
+    /// Notes by how much more than `expected` an event took that began at `begun`, unless the goroutine has yet to compute.
     fn late(&self, of: &'static str, begun: Duration, expected: Duration) {
-        if !begun.is_zero() {
-            let by = (self.now() - begun).saturating_sub(expected);
+        let now = self.now();
+        if !now.is_zero() {
+            let by = (now - begun).saturating_sub(expected);
             self.delays.lock().unwrap().push((of, by));
         }
     }
@@ -121,6 +122,7 @@ fn a_goroutine_that_keeps_its_p_delays_no_other() {
     }
     for of in ["socket", "timer", "new goroutine", "submission", "child", "readied"] {
         let these: Vec<_> = delays.iter().filter(|(what, _)| *what == of).map(|(_, delay)| *delay).collect();
+        assert!(!these.is_empty(), "{of}: no event");
         // One round in five may have met the work of another process.
         let (usual, most, worst) = (median(&these), percentile(&these, 75), percentile(&these, 100));
         println!("{of}: {} times, median {usual:?}, p75 {most:?}, worst {worst:?}", these.len());

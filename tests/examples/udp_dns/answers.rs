@@ -72,6 +72,9 @@ fn that_there_is_no_such_thing_is_kept_as_long_as_the_soa_says() {
             assert_eq!(answer.records.last().expect("the SOA").ttl, 2, "{name}");
             (name, rcode, begun)
         });
+        for (name, ..) in kept {
+            assert_eq!(asked_by(name).1, 0, "{name} is not kept");
+        }
         for (name, rcode, begun) in kept {
             loop {
                 let (answer, asked) = asked_by(name);

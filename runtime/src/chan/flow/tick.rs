@@ -52,8 +52,8 @@ use std::time::{Duration, Instant};
 
 /// The time for which a task that has the turn, and is not polled, holds a message back from the others.
 const TASK_GRACE: Duration = Duration::from_millis(10);
-/// How many tasks one look for the turn passes while no receiver behind them could take the message anyway. Without this bound
-/// the looks of many tasks in one queue would take quadratic time.
+/// A look for the turn ends after this many tasks that hold the message back, as long as they still may ([`TASK_GRACE`]). Without
+/// this bound the looks of many tasks in one queue would take quadratic time.
 const MOST_LOOKS: usize = 64;
 
 impl Raw {
@@ -215,8 +215,8 @@ impl TurnHook<'_> {
 
 impl State {
     /// Returns the time from which a receiver that waits under the record `own`, or does not wait, may take the next message;
-    /// `None` while another receiver has the turn. Behind many tasks the answer can be a time although a receiver behind these
-    /// has the turn; that time is still to come, and so the owner asks again then.
+    /// `None` while another receiver has the turn. Behind more tasks than one look passes, this returns the end of their grace
+    /// even if another receiver has the turn. That time is still to come, and the receiver asks again then.
     #[inline]
     pub(crate) fn turn_of(&self, own: Option<RecordPtr>) -> Option<Nanos> {
         let due = self.due()?;
