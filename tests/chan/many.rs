@@ -1,16 +1,10 @@
 //! What an operation costs beside many receivers.
 
-use common::cpu::thread_time;
+use common::cpu::cost;
 use gmp::chan::{Receiver, broadcast, unbounded};
 use std::pin::Pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
-
-fn cost(f: impl FnOnce()) -> Duration {
-    let before = thread_time();
-    f();
-    thread_time() - before
-}
 
 /// Returns the futures of `count` receives, all of which wait.
 fn waiting(receiver: &Receiver<usize>, count: usize) -> Vec<Pin<Box<impl Future>>> {

@@ -12,6 +12,13 @@ pub fn process_time() -> Duration {
     time_of(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
+/// Returns how long the calling thread runs in `f`.
+pub fn cost(f: impl FnOnce()) -> Duration {
+    let before = thread_time();
+    f();
+    thread_time() - before
+}
+
 fn time_of(clock: libc::clockid_t) -> Duration {
     // SAFETY: one valid `timespec`, written.
     unsafe {

@@ -505,9 +505,9 @@ fn threads() -> usize {
     std::fs::metadata("/proc/self/task").unwrap().nlink() as usize - 2
 }
 
-/// The runtime's monitor takes no P away. At most `STEP` held calls go on at a time, once the bound is reached and the bystander
-/// has slept. Fails by a hang when fewer calls are under way, or when the bystander waits for a call; when there
-/// are more threads than the bound allows; or by bytes of another place.
+/// The runtime's monitor takes no P away. At most `STEP` held calls go on at a time, once the bound is reached and the
+/// bystander has slept. Fails by a hang when fewer calls are under way, or when the bystander waits for a call; when there are
+/// more threads than the bound allows; or by bytes of another place.
 #[test]
 fn a_thousand_read_a_slow_disk_and_no_one_else_is_stalled() {
     const NAME: &str = "a_thousand_read_a_slow_disk_and_no_one_else_is_stalled";

@@ -386,9 +386,9 @@ fn a_limit_of_mappings_that_is_raised_is_seen() {
     });
 }
 
-/// A closure is moved onto the stack of its goroutine, and so is its value. Fails by the death of the process, as by an overflow,
-/// when one that can't lie there is accepted; by an error that does not name both sizes and that of the stack; or when one that
-/// works is refused.
+/// A closure is moved onto the stack of its goroutine, and so is its value. Fails by the death of the process, as by an
+/// overflow, when one that can't lie there is accepted; by an error that does not name both sizes and that of the stack; or
+/// when one that works is refused.
 #[test]
 fn only_a_closure_that_can_not_lie_on_its_stack_is_refused() {
     /// What an optimised build can hold on 128 KiB; the other build makes copies.

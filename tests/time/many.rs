@@ -1,6 +1,6 @@
 //! What the ends of many contexts cost.
 
-use common::cpu::thread_time;
+use common::cpu::cost;
 use gmp::context::{Cancel, Context};
 use std::time::Duration;
 
@@ -14,13 +14,10 @@ fn a_chain_that_is_ended_from_below_costs_as_one_that_is_ended_from_above() {
         }
         chain
     };
-    let cost = |ends: &mut dyn Iterator<Item = &(Context, Cancel)>| {
-        let before = thread_time();
-        ends.for_each(|(_, cancel)| cancel.cancel());
-        thread_time() - before
-    };
     let (one, other) = (chain(), chain());
-    let (from_above, from_below) = (cost(&mut one.iter()), cost(&mut other.iter().rev()));
+    let cancel = |(_, cancel): &(Context, Cancel)| cancel.cancel();
+    let (from_above, from_below) =
+        (cost(|| one.iter().for_each(cancel)), cost(|| other.iter().rev().for_each(cancel)));
     assert!(one.iter().chain(&other).all(|(context, _)| context.err().is_some()));
     assert!(
         from_below < 20 * from_above + Duration::from_millis(20),

@@ -52,8 +52,8 @@ use std::time::{Duration, Instant};
 
 /// The time for which a task that has the turn, and is not polled, holds a message back from the others.
 const TASK_GRACE: Duration = Duration::from_millis(10);
-/// A look for the turn ends after this many tasks that hold the message back, as long as they still may ([`TASK_GRACE`]). Without
-/// this bound the looks of many tasks in one queue would take quadratic time.
+/// A look for the turn ends after this many tasks that hold the message back, as long as they still may ([`TASK_GRACE`]).
+/// Without this bound the looks of many tasks in one queue would take quadratic time.
 const MOST_LOOKS: usize = 64;
 
 impl Raw {

@@ -312,9 +312,9 @@ impl PollSchedule {
     /// as many, may run before the next look. So at a steady pace the M reads the clock for each goroutine when the time comes
     /// near; when goroutines become longer all at once, a timer is late by at most [`capacity::TIMERS_EVERY`] of the long ones.
     ///
-    /// If the ring is less than half as long as at the last such look, the goroutines by which the pace was measured have parked,
-    /// and the others may be longer. Then the M looks again at the latest when each goroutine in the ring has had a turn. A ring
-    /// that loses a goroutine now and then keeps its pace.
+    /// If the ring is less than half as long as at the last such look, the goroutines by which the pace was measured have
+    /// parked, and the others may be longer. Then the M looks again at the latest when each goroutine in the ring has had a
+    /// turn. A ring that loses a goroutine now and then keeps its pace.
     pub(crate) fn none_is_due(&self, tick: u32, ring: u32, now: Nanos, earliest: Nanos) {
         let (at, before) = self.looked.replace((tick, Some(now)));
         let within = (earliest.saturating_since(now) / 2).min(TIMERS_GAP);
