@@ -1,11 +1,14 @@
 //! What a forked child that never calls exec shares with its parent, and what it does not.
 
+use common::seccomp::SYS_POLL;
 use common::{child, forked, until};
+use gmp::context::Context;
 use gmp::io::{PipeReader, PipeWriter, copy, pipe};
 use gmp::process::{ChildStdin, Command, Stdio};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
+use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -90,7 +93,7 @@ fn a_forked_child_reaps_its_own_children() {
             (child.id(), child.stdin.take())
         }
         let _lives = dropped();
-        until(|| a_thread_waits_by(libc::SYS_poll));
+        until(|| a_thread_waits_by(SYS_POLL));
         let ended = forked::fork(|| {
             let (pid, input) = dropped();
             drop(input);
@@ -111,10 +114,36 @@ fn a_forked_child_has_timers_without_a_runtime() {
     alone("a_forked_child_has_timers_without_a_runtime", || {
         let _parents = gmp::time::after_func(Duration::from_secs(3600), || panic!("it is not that late"));
         let ended = forked::ends(|| {
-            let (fired, fires) = std::sync::mpsc::channel();
+            let (fired, fires) = channel();
             let _own = gmp::time::after_func(Duration::ZERO, move || fired.send(()).unwrap());
             fires.recv_timeout(Duration::from_secs(10)).is_ok()
         });
+        assert!(ended.success(), "{ended}");
+    });
+}
+
+/// A function that an ended context calls forks while another function waits behind it, for which a thread stands by. Fails when
+/// a forked child counts on that thread, and calls none of its own contexts' functions.
+#[test]
+fn a_forked_child_calls_what_waits_for_its_contexts() {
+    alone("a_forked_child_calls_what_waits_for_its_contexts", || {
+        let (context, cancel) = Context::background().with_cancel();
+        let ((told, is_told), (hold, held)) = (channel(), channel::<()>());
+        let _blocks = context.after_func(move || drop(held.recv()));
+        let _forks = context.after_func(move || {
+            let child = forked::fork(|| {
+                let (called, is_called) = channel();
+                let (own, cancel) = Context::background().with_cancel();
+                let _calls = own.after_func(move || called.send(()).unwrap());
+                cancel.cancel();
+                is_called.recv_timeout(Duration::from_secs(10)).is_ok()
+            });
+            told.send(child.wait()).unwrap();
+        });
+        let _waits = context.after_func(|| {});
+        cancel.cancel();
+        let ended = is_told.recv().unwrap();
+        drop(hold);
         assert!(ended.success(), "{ended}");
     });
 }
