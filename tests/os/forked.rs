@@ -129,7 +129,7 @@ fn a_forked_child_calls_what_waits_for_its_contexts() {
     alone("a_forked_child_calls_what_waits_for_its_contexts", || {
         let (context, cancel) = Context::background().with_cancel();
         let ((told, is_told), (hold, held)) = (channel(), channel::<()>());
-        let _blocks = context.after_func(move || drop(held.recv()));
+        let _blocks = context.after_func(move || _ = held.recv());
         let _forks = context.after_func(move || {
             let child = forked::fork(|| {
                 let (called, is_called) = channel();

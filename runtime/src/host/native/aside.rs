@@ -23,9 +23,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long a call may hold up the others. A waker that queues its task and wakes a thread takes some microseconds.
-const PATIENCE: Duration = Duration::from_millis(1);
-
-pub(super) static ASIDE: Aside = Aside::new(PATIENCE);
+pub(super) const PATIENCE: Duration = Duration::from_millis(1);
 
 pub(super) type Call = Box<dyn FnOnce() + Send>;
 
@@ -65,7 +63,7 @@ impl Queue {
 }
 
 impl Aside {
-    const fn new(patience: Duration) -> Self {
+    pub(super) const fn new(patience: Duration) -> Self {
         let queue = Queue {
             calls: VecDeque::new(),
             asked: 0,

@@ -46,7 +46,6 @@ use crate::runtime::cpu_sets::CpuSet;
 use crate::sched::Shared;
 use crate::stack::pool::{StackCache, StackPool};
 use crate::stack::switch::{Coro, Home};
-use aside::ASIDE;
 pub(crate) use barrier::pass_by_all;
 use gmp_netpoll::{Events, Key, Poller, Readiness, Timeout, Woken};
 use gmp_timers::Nanos;
@@ -136,7 +135,7 @@ impl Native {
         hook::install();
         overflow::install();
         barrier::register();
-        quit::MONITORS.is_this_process();
+        quit::is_this_process();
         Ok(Native { poller: Poller::new()?, stacks: StackPool::new(max_stack_bytes, guard) })
     }
 
@@ -200,19 +199,19 @@ impl Threads for Native {
     }
 
     fn run_aside(f: impl FnOnce() + Send + 'static, refused: fn()) -> Result<(), u64> {
-        ASIDE.run(Box::new(f), refused)
+        shared::aside().run(Box::new(f), refused)
     }
 
     fn take_back_aside(number: u64) -> Option<Box<dyn FnOnce() + Send>> {
-        ASIDE.take_back(number)
+        shared::aside().take_back(number)
     }
 
     fn waits_aside() -> bool {
-        ASIDE.calls_wait()
+        shared::aside().calls_wait()
     }
 
     fn ask_aside() -> io::Result<()> {
-        ASIDE.ask_again()
+        shared::aside().ask_again()
     }
 
     fn with_room<R: Send>(f: impl FnOnce() -> R + Send) -> Option<R> {

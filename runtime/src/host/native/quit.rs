@@ -1,16 +1,22 @@
 //! SIGQUIT, as the kernel sends it.
 
-use super::Native;
 use super::end::end_by;
-use crate::host::Process;
+use super::shared::{shared, shared_if_made};
 use crate::host::handler::{Server, keeping_errno};
 use crate::m::note::Note;
 use crate::sched::watch::quit::Heard;
 
 /// The process that has the monitors.
-pub(super) static MONITORS: Server = Server::new();
+static MONITORS: Server = Server::new();
 
-/// Returns the address of the handler. `Native::shared()` is made before the handler is installed, which then only reads it.
+/// Notes that this process has the monitors.
+pub(super) fn is_this_process() {
+    // A forked child has its parent's handler, which makes no values.
+    let _made = shared();
+    MONITORS.is_this_process();
+}
+
+/// Returns the address of the handler, which reads the values of the process if they are there, and never makes them.
 pub(super) fn handler() -> usize {
     on_quit as *const () as usize
 }
@@ -18,7 +24,9 @@ pub(super) fn handler() -> usize {
 /// Does only what a signal handler may: atomics, a futex wake, and the end of the process.
 extern "C" fn on_quit(signal: libc::c_int) {
     keeping_errno(|| {
-        if MONITORS.is_forked() || Native::shared().quit.ask(Note::alarm) == Heard::No {
+        if MONITORS.is_forked()
+            || shared_if_made().is_none_or(|shared| shared.quit.ask(Note::alarm) == Heard::No)
+        {
             end_by(signal);
         }
     });

@@ -79,6 +79,12 @@ impl Drop for Starting {
     }
 }
 
+/// In a forked child, before all else: the threads that the parent was starting are not there.
+pub(super) fn forget_starts() {
+    // Relaxed: the child has this thread alone.
+    STARTING.store(0, Relaxed);
+}
+
 /// Waits until no thread is starting, for `limit` at most.
 pub(super) fn await_starts(limit: Duration) {
     let until = clock::now().saturating_add(limit);
