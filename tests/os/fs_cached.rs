@@ -104,10 +104,26 @@ fn a_cached_read_costs_no_hand_off() {
     });
 }
 
+/// Returns `true` if the kernel opens what it has in its cache, and nothing else (since Linux 5.12).
+fn opens_what_is_cached() -> bool {
+    // SAFETY: zeros are no flags.
+    let mut how: libc::open_how = unsafe { std::mem::zeroed() };
+    (how.flags, how.resolve) = ((libc::O_PATH | libc::O_CLOEXEC) as u64, libc::RESOLVE_CACHED);
+    let (at, size) = (&raw const how, size_of_val(&how));
+    // SAFETY: both live through the call, which makes a descriptor.
+    unsafe {
+        let opened = libc::syscall(libc::SYS_openat2, libc::AT_FDCWD, c"/".as_ptr(), at, size);
+        opened >= 0 && libc::close(opened as libc::c_int) == 0
+    }
+}
+
 /// Fails when the opening of a file gives its P away although the kernel has the path in its cache (since Linux 5.12).
 #[test]
 fn a_cached_path_is_opened_without_a_hand_off() {
     child::without_retakes("a_cached_path_is_opened_without_a_hand_off", || {
+        if !opens_what_is_cached() {
+            return skipped("the kernel can't say what path is in its cache");
+        }
         runtime(1).run(|| {
             let room = Room::new();
             if !knows_nowait(&room) {
@@ -117,6 +133,36 @@ fn a_cached_path_is_opened_without_a_hand_off() {
             let count =
                 handed_off(20, || assert_eq!(File::open(&path).unwrap().read(&mut [0; 100]).unwrap(), 100));
             assert_eq!(count, 0);
+        });
+    });
+}
+
+/// The opening of a file waits until the holder of a lease on it has given the lease back. Fails when that wait keeps the P, and
+/// ends only with the lease's time, or when the open file is left in a mode that std's is not in.
+#[test]
+fn a_wait_for_a_lease_is_handed_off() {
+    child::without_retakes("a_wait_for_a_lease_is_handed_off", || {
+        let room = Room::new();
+        let path = written(room.join("file"));
+        let holder = std::fs::File::open(&path).unwrap();
+        // SAFETY: no pointers. The kernel asks for the lease by a signal whose default action ends the process.
+        let lease = move |to: libc::c_int| unsafe {
+            libc::signal(libc::SIGIO, libc::SIG_IGN);
+            libc::fcntl(holder.as_raw_fd(), libc::F_SETLEASE, to) == 0
+        };
+        if !lease(libc::F_WRLCK) {
+            return skipped("the file system knows no leases");
+        }
+        runtime(1).run(|| {
+            let gives_back = gmp::go(move || assert!(lease(libc::F_UNLCK)));
+            let opened = File::open(&path).unwrap();
+            assert!(gives_back.is_finished());
+            gives_back.join().unwrap();
+            // SAFETY: no pointers.
+            let flags = |file: &dyn AsRawFd| unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETFL) };
+            let cached = File::open(&path).unwrap();
+            let stds = std::fs::File::open(&path).unwrap();
+            assert_eq!([flags(&opened), flags(&cached)], [flags(&stds); 2]);
         });
     });
 }

@@ -12,7 +12,7 @@
 
 use super::sys;
 use std::fs::{self, Metadata};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -50,14 +50,19 @@ pub(super) fn is_known_as_endless(path: &Path) -> bool {
     found.is_some_and(|(mode, _)| is_endless(mode))
 }
 
-/// Opens the file with this name for reading if nothing need be waited for: the kernel has the name in its cache, and the name
-/// means a regular file, of a file system whose reads can be tried. Returns `None` otherwise, and after any error.
+/// Opens the file with this name for reading if nothing need be waited for: the kernel has the name in its cache, the name means
+/// a regular file, of a file system whose reads can be tried, and nobody has a lease on the file. Returns `None` otherwise, and
+/// after any error. Waits only for a listener of fanotify that permits opens, and for a FUSE server that has refused no try yet.
 pub(super) fn open_cached(path: &Path) -> Option<(fs::File, Kind)> {
-    let (mode, device) = sys::mode_and_device(sys::cached(path, libc::O_PATH)?.as_fd())?;
-    if mode & libc::S_IFMT != libc::S_IFREG || REFUSING.contains(device) {
-        return None;
-    }
-    let file = sys::cached(path, libc::O_RDONLY)?;
+    let suits = |file: &OwnedFd| {
+        let (mode, device) = sys::mode_and_device(file.as_fd())?;
+        (mode & libc::S_IFMT == libc::S_IFREG && !REFUSING.contains(device)).then_some(())
+    };
+    suits(&sys::cached(path, libc::O_PATH)?)?;
+    // By the flag, the open waits for no lease, nor for the writer of a FIFO that has the name now.
+    let file = sys::cached(path, libc::O_RDONLY | libc::O_NONBLOCK)?;
+    suits(&file)?;
+    sys::clear_flags(file.as_fd())?;
     Some((file.into(), Kind(AtomicU8::new(KNOWN))))
 }
 

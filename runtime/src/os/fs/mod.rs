@@ -38,7 +38,8 @@
 //! written in parts, another's entry could come in its middle.
 //!
 //! *[`File::open`] of a regular file whose path is in the kernel's cache* blocks nothing either (Linux 5.12), on a file system
-//! that has not refused `RWF_NOWAIT` yet.
+//! that has not refused `RWF_NOWAIT` yet. The exceptions are a program that permits each open by fanotify, and a FUSE server
+//! until its first refusal: while the open waits for these, the monitor gives the P to another thread.
 //!
 //! A function of this module that makes several system calls, like [`read`] or [`remove_dir_all`], gives the thread to all of
 //! them at once. Calls that only look at what the kernel has at hand block nothing: `try_lock`, `unlock`, a

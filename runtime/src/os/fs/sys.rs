@@ -138,6 +138,12 @@ pub(super) fn cached(path: &Path, flags: libc::c_int) -> Option<OwnedFd> {
     }
 }
 
+/// Clears the flags that can be set for an open file, such as `O_NONBLOCK`; `None` if the kernel refuses that.
+pub(super) fn clear_flags(file: BorrowedFd<'_>) -> Option<()> {
+    // SAFETY: no pointers.
+    (unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETFL, 0) } == 0).then_some(())
+}
+
 /// Returns the file's mode, whose type is right, and its device, as far as the kernel knows without a request to a server.
 pub(super) fn mode_and_device(file: BorrowedFd<'_>) -> Option<(u32, u64)> {
     let mut found = MaybeUninit::<libc::statx>::zeroed();
