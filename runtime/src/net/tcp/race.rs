@@ -40,9 +40,10 @@
 //!
 //! One address, and a first address that answers at once, need no set.
 //!
-//! *A connect that ends at once*, as on loopback, gives its turn away. Otherwise a goroutine that connects again and again
-//! would never park, and would fill the listener's queue while the goroutine that accepts waits for the P. The kernel drops
-//! what a full queue can't take, and the caller's kernel asks again a second later.
+//! *A connect that is made at once*, as on loopback, yields once. Otherwise a goroutine that connects again and again would
+//! never park, and would fill the listener's queue while the goroutine that accepts waits for the P. The kernel drops what a
+//! full queue can't take, and the client's kernel sends its SYN again only after a second. An attempt that the kernel refuses
+//! at its `connect` does not yield.
 
 use super::TcpStream;
 use crate::goroutine::let_others_run;
@@ -140,7 +141,8 @@ fn finish(stream: net::TcpStream, until: Option<Nanos>) -> io::Result<TcpStream>
         asked += 1;
         answer(stream)
     });
-    if asked == 1 {
+    // Otherwise the goroutine has parked, or a limit or a context has ended the wait.
+    if asked == 1 && ended.is_ok() {
         let_others_run();
     }
     ended.map(|()| stream)
@@ -427,7 +429,8 @@ impl<'a> Race<'a> {
         }
     }
 
-    /// Returns the error of the whole call, which says what became of each address.
+    /// Returns the error of the whole call, which says what became of the addresses: of those that were refused, the first `NAMED`
+    /// and the last `NAMED`.
     #[cold]
     fn failure(&mut self, how: Failed) -> io::Error {
         let (kind, alone) = match how {
@@ -453,7 +456,7 @@ enum Failed {
     TooLate(Option<SocketAddr>),
 }
 
-/// What became of each address of a call that has failed.
+/// What became of the addresses of a call that has failed.
 #[derive(Debug)]
 struct NoAnswer {
     refused: Refusals,
