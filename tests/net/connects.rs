@@ -145,3 +145,17 @@ fn ask(addr: SocketAddr, number: usize, connected: &AtomicUsize) {
     stream.read_exact(&mut got).expect("the server answers");
     assert_eq!(got, sent, "connection {number} of {source}");
 }
+
+/// Fails when the error of a connect whose time has ended its wait comes only after another turn of the goroutine.
+#[test]
+fn a_connect_whose_time_is_over_does_not_yield() {
+    child::without_retakes("a_connect_whose_time_is_over_does_not_yield", || {
+        static SUSPENDS: AtomicUsize = AtomicUsize::new(0);
+        gmp::hooks::register(|| _ = SUSPENDS.fetch_add(1, SeqCst), || {});
+        runtime(1).run(|| {
+            let (hole, before) = (Hole::new(), SUSPENDS.load(SeqCst));
+            let over = TcpStream::connect_timeout(&hole.addr, Duration::from_millis(10)).unwrap_err();
+            assert_eq!((over.kind(), SUSPENDS.load(SeqCst) - before), (ErrorKind::TimedOut, 1));
+        });
+    });
+}
