@@ -1,7 +1,7 @@
 //! Whether a poller is the parent's, of which a forked child has a copy.
 //!
-//! Parent and child share the epoll descriptor, as they share each open file: what the child takes out of it, the parent does
-//! not hear of any more.
+//! Parent and child share the epoll set, as they share each open file. If the child removes a descriptor from the epoll set,
+//! the parent gets no more events for it.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};

@@ -255,7 +255,9 @@ impl Poller {
 
     /// Reports nothing more about `fd`, except events that another wait has fetched before: these are stale, and their
     /// generation tells. Remove a descriptor before closing it: a duplicate would keep the registration alive. In a forked
-    /// child, which shares the registrations of this poller with its parent, the call does nothing.
+    /// child, which shares the registrations of this poller with its parent, the call does nothing: a child needs a poller of
+    /// its own. A child by _Fork(3) or a raw clone(2) is not told apart from its parent, as these run no handlers of
+    /// `pthread_atfork`.
     ///
     /// # Errors
     /// When `fd` is not registered here.

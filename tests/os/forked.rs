@@ -122,8 +122,8 @@ fn a_forked_child_has_timers_without_a_runtime() {
     });
 }
 
-/// A function that an ended context calls forks while another function waits behind it, for which a thread stands by. Fails when
-/// a forked child counts on that thread, and calls none of its own contexts' functions.
+/// A function that an ended context calls forks while another function waits behind it, for which a thread stands by. Fails
+/// when a forked child counts on that thread, and calls none of its own contexts' functions.
 #[test]
 fn a_forked_child_calls_what_waits_for_its_contexts() {
     alone("a_forked_child_calls_what_waits_for_its_contexts", || {

@@ -137,8 +137,8 @@ fn a_cached_path_is_opened_without_a_hand_off() {
     });
 }
 
-/// The opening of a file waits until the holder of a lease on it has given the lease back. Fails when that wait keeps the P, and
-/// ends only with the lease's time, or when the open file is left in a mode that std's is not in.
+/// The opening of a file waits until the holder of a lease on it has given the lease back. Fails when that wait keeps the P,
+/// and ends only with the lease's time, or when the open file is left in a mode that std's is not in.
 #[test]
 fn a_wait_for_a_lease_is_handed_off() {
     child::without_retakes("a_wait_for_a_lease_is_handed_off", || {

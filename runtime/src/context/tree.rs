@@ -23,11 +23,11 @@
 //! which waits for C5 as `err` does.
 //!
 //! Nodes stay in the list of a node that is done. A second ender that finds `swept` unset walks over them as well, and ends the
-//! nodes below a done node by the verdict of that node. Below a node that is `swept` no ender goes down: otherwise a chain that
-//! is ended from below, one node after the other, would take a walk for each node. So when any ender returns, its node and all
-//! nodes below are done, each by the verdict of the node above whose end reached it first. A caller can ask for a call when the
-//! node is done but an ender is still in the middle of its walk: that caller first walks as a second ender, and then starts the
-//! call.
+//! nodes below a done node by the verdict of that node. An ender does not descend below a node that is `swept`: otherwise a
+//! chain that is ended from below, one node after the other, would take a walk for each node. So when any ender returns, its
+//! node and all nodes below are done, each by the verdict of the node above whose end reached it first. A caller can ask for a
+//! call when the node is done but an ender is still in the middle of its walk: that caller first walks as a second ender, and
+//! then starts the call.
 //!
 //! A node's lock is the outermost of all (`prim/lock.rs`), and no thread holds the locks of two nodes. Neither user code nor
 //! the end of another node runs under a node's lock.

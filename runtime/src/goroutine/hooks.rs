@@ -15,6 +15,7 @@
 //! | finds what it waits for while it is about to park | once, possibly without a switch between them |
 //! | does not have to wait | not at all |
 //! | calls [`yield_now`](crate::yield_now) | once |
+//! | makes a TCP connection at once, as on loopback | once, as the connect yields |
 //! | has lost its P, as it blocked its thread or ran for long, and waits for one at its next call that may park, or at the end of [`blocking`](crate::blocking) | once around that wait |
 //! | blocks its thread, in `blocking` or unmarked, while others take over | not at all: the goroutine stays on its thread |
 //! | begins, or ends | not at all: a thread has nothing of any goroutine then, and the destructors of `local!` tell of an end |

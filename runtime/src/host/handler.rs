@@ -5,9 +5,8 @@ use std::io;
 use std::ptr;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
-/// The process that has the threads, or the descriptors, of which a static tells. A forked child has a copy of the memory, but
-/// not the threads. (A parent and a child that are each the first process of a PID namespace have the same number, and are not
-/// told apart.)
+/// The process whose threads or descriptors a static describes. A forked child has a copy of the memory, but not the threads.
+/// (A parent and a child that are each the first process of a PID namespace have the same number, and are not told apart.)
 pub(crate) struct Server(AtomicI32);
 
 impl Server {
@@ -20,7 +19,7 @@ impl Server {
         unsafe { libc::getpid() }
     }
 
-    /// Notes this process as the one that has them. A handler is installed after that.
+    /// Notes that this process owns them. A handler that asks is installed after that.
     pub(crate) fn is_this_process(&self) {
         // Relaxed: the handler runs in this process, and is installed after this.
         self.0.store(Self::own(), Relaxed);

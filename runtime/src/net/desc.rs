@@ -348,7 +348,7 @@ impl<H: Host> PollDesc<H> {
     fn seen(&self) -> Readiness {
         // Relaxed: an event is in `seen` before it is in the slot. An owner that has taken the event out of the slot, by an
         // exchange that acquires it, sees the bits. An owner that has not taken it finds the event in the slot when it waits,
-        // and makes the system call again.
+        // and makes the system call again. A task sees the bits by the Acquire of its T1, whose partner E4 comes after them.
         Readiness::from_bits(self.seen.load(Relaxed) as u8)
     }
 

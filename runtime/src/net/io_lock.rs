@@ -303,7 +303,7 @@ impl<H: Host> IoLock<H> {
     /// before the caller's `socket_fence`.
     pub(crate) fn is_free(&self) -> bool {
         // Acquire: what the last holder did: partners `pass` and `hand_over`. No model has this: a closer comes to `wait_idle`
-        // next, which acquires the same.
+        // next, which acquires the same, and a setter of a deadline reads nothing.
         self.word.load(Acquire) == FREE
     }
 

@@ -91,9 +91,10 @@ impl TcpStream {
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// The kernel's error for a single address. If all of several addresses fail, the error says what became of each, and its
-    /// kind is that of the last address that could be asked. `InvalidInput` if `addr` has no address. `ConnectionRefused` also
-    /// if nobody listens and the kernel has connected the socket to itself.
+    /// The kernel's error for a single address. If all of several addresses fail, the error says what became of each (of
+    /// those that were refused, the first 64 and the last 64), and its kind is that of the last address that could be asked.
+    /// `InvalidInput` if `addr` has no address. `ConnectionRefused` also if nobody listens and the kernel has connected the
+    /// socket to itself.
     pub fn connect<A: ToSocketAddrs>(addr: A) -> io::Result<Self> {
         let mut addrs = lookup::resolve(&addr)?;
         with_a_frame(race::connect(&mut addrs, Pace::until(None), &mut begin))
@@ -126,8 +127,8 @@ impl TcpStream {
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// `TimedOut` after `deadline`, with every descriptor closed; for several addresses the error says what became of each.
-    /// Otherwise as [`connect`](Self::connect).
+    /// `TimedOut` after `deadline`, with every descriptor closed; for several addresses the error says what became of each, as
+    /// that of [`connect`](Self::connect) does. Otherwise as [`connect`](Self::connect).
     pub fn connect_deadline<A: ToSocketAddrs>(addr: A, deadline: Instant) -> io::Result<Self> {
         let pace = Pace::until(Some(Active::nanos(deadline)));
         let mut addrs = lookup::resolve_until(&addr, pace.until)?;

@@ -41,8 +41,8 @@
 //! *The end of a runtime.* No M polls any more. The ender sets OVER in both words of every descriptor in the table, and wakes
 //! the tasks there. A task that comes to T5 later sees OVER.
 //!
-//! A dropped future leaves its waker, for one wake that no task needs. A waker is cloned and dropped outside of the lock, when
-//! the poll is no user of the descriptor: that runs foreign code, which may close the socket.
+//! A dropped future leaves its waker, for one wake that no task needs. Cloning or dropping a waker runs foreign code, which
+//! may close the socket. So a poll does both outside of the lock, and while it is no user of the descriptor.
 //!
 //! Checked by `models/polltask.rs`.
 

@@ -429,8 +429,8 @@ impl<'a> Race<'a> {
         }
     }
 
-    /// Returns the error of the whole call, which says what became of the addresses: of those that were refused, the first `NAMED`
-    /// and the last `NAMED`.
+    /// Returns the error of the whole call, which says what became of the addresses: of those that were refused, the first
+    /// `NAMED` and the last `NAMED`.
     #[cold]
     fn failure(&mut self, how: Failed) -> io::Error {
         let (kind, alone) = match how {

@@ -50,9 +50,10 @@ pub(super) fn is_known_as_endless(path: &Path) -> bool {
     found.is_some_and(|(mode, _)| is_endless(mode))
 }
 
-/// Opens the file with this name for reading if nothing need be waited for: the kernel has the name in its cache, the name means
-/// a regular file, of a file system whose reads can be tried, and nobody has a lease on the file. Returns `None` otherwise, and
-/// after any error. Waits only for a listener of fanotify that permits opens, and for a FUSE server that has refused no try yet.
+/// Opens the file with this name for reading if nothing need be waited for: the kernel has the name in its cache, the name
+/// means a regular file, of a file system whose reads can be tried, and nobody has a lease on the file. Returns `None`
+/// otherwise, and after any error. Waits only for a listener of fanotify that permits opens, and for a FUSE server that has
+/// refused no try yet.
 pub(super) fn open_cached(path: &Path) -> Option<(fs::File, Kind)> {
     let suits = |file: &OwnedFd| {
         let (mode, device) = sys::mode_and_device(file.as_fd())?;
