@@ -20,7 +20,7 @@ pub(crate) struct Maker(u32);
 impl Maker {
     pub(crate) fn this_process() -> Self {
         static HEARD: Once = Once::new();
-        // Fails for want of memory alone; then forks are not told.
+        // Fails for want of memory alone; then a child is not told from its parent.
         // SAFETY: the function may be called in a child.
         HEARD.call_once(|| _ = unsafe { libc::pthread_atfork(None, None, Some(in_child)) });
         Maker(FORKS.load(Relaxed))

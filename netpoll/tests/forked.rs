@@ -21,7 +21,7 @@ fn what_a_forked_child_removes_its_parent_still_watches() {
         unsafe { libc::_exit(i32::from(removed.is_err())) }
     }
     let mut status = 0;
-    // SAFETY: the word is ours.
+    // SAFETY: the kernel writes this word alone, which lives through the call.
     assert_eq!((unsafe { libc::waitpid(child, &raw mut status, 0) }, status), (child, 0));
     far.write_all(b"!").unwrap();
     let mut events = Events::with_capacity(8);

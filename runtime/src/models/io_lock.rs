@@ -233,6 +233,12 @@ impl Closing {
             self.descriptor.with(|_| ());
         }
     }
+    /// Takes the lock, unless a close came first, and makes a call.
+    fn take_and_call(&self) {
+        if let Some(_io_lock) = self.io_lock.take_unless(|| self.is_closed()) {
+            self.call();
+        }
+    }
     fn close(&self) {
         self.closed.store(true, Relaxed);
         self.io_lock.nudge_all();
@@ -248,11 +254,7 @@ fn a_close_comes_after_the_system_call_of_the_holder() {
         let shared = Closing::new();
         let user = loom::thread::spawn({
             let shared = Arc::clone(&shared);
-            move || {
-                if let Some(_io_lock) = shared.io_lock.take_unless(|| shared.is_closed()) {
-                    shared.call();
-                }
-            }
+            move || shared.take_and_call()
         });
         shared.close();
         user.join().unwrap();
@@ -340,9 +342,7 @@ fn a_close_comes_after_the_call_of_a_holder_that_passed_a_waiter() {
         gives_up.store(true, Relaxed);
         shared.io_lock.nudge_all();
         drop(held);
-        if let Some(_io_lock) = shared.io_lock.take_unless(|| shared.is_closed()) {
-            shared.call();
-        }
+        shared.take_and_call();
         closer.join().unwrap();
     });
 }
@@ -369,11 +369,7 @@ fn a_close_comes_after_the_call_of_a_holder_after_one_that_was_left() {
         loom::explore();
         let user = loom::thread::spawn({
             let shared = Arc::clone(&shared);
-            move || {
-                if let Some(_io_lock) = shared.io_lock.take_unless(|| shared.is_closed()) {
-                    shared.call();
-                }
-            }
+            move || shared.take_and_call()
         });
         shared.close();
         user.join().unwrap();

@@ -403,7 +403,7 @@ impl PollSchedule {
                 self.every.set((2 * self.every.get()).min(CLOCK_EVERY));
                 return None;
             }
-            // Rounded up: a look that comes a little too early would not be due.
+            // Rounded up: a look that comes a little too early is not made.
             let fit = u64::from(tick.wrapping_sub(last)) * wanted / passed.max(1) + 1;
             self.every.set(fit.min(CLOCK_EVERY.into()) as u32);
         }

@@ -49,7 +49,7 @@ impl<H: Host> Sched<H> {
     /// learns that the runtime ended.
     ///
     /// # Errors
-    /// If no stack can be reserved. The error says which limit was met. If the closure is too large for the stack.
+    /// If no stack can be reserved, with the limit that was met; if the closure or its value is too large for the stack.
     ///
     /// # Safety
     /// All that `f` borrows outlives the goroutine.
