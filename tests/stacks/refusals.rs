@@ -272,7 +272,7 @@ fn a_goroutine_with_little_stack_left_is_counted_alone() {
                 // 16 KiB less a page of the guard, and less than 2.5 KiB above this frame.
                 let end = (&raw const top).addr() + 2560 - (12 << 10);
                 // A park takes more stack where nothing is optimised.
-                let left = if cfg!(debug_assertions) { 5000 } else { 600 };
+                let left = if cfg!(debug_assertions) { 6500 } else { 600 };
                 deep(end, left, &|| {
                     begins.store(true, SeqCst);
                     Event::new().wait();

@@ -65,9 +65,12 @@ fn a_closure_sees_what_the_last_one_has_left() {
     Model::new().preemptions(3).check("once_fails", || {
         let shared = Arc::new((OnceLock::<u32>::new(), Left(UnsafeCell::new(0))));
         let fails = |(cell, left): &(OnceLock<u32>, Left)| {
-            // SAFETY: one closure at a time runs.
-            let f = || left.0.with_mut(|left| unsafe { *left += 1 });
-            assert_eq!(cell.get_or_try_init(|| Err(f())), Err(()));
+            let fails = || {
+                // SAFETY: one closure at a time runs.
+                left.0.with_mut(|left| unsafe { *left += 1 });
+                Err(())
+            };
+            assert_eq!(cell.get_or_try_init(fails), Err(()));
         };
         fails(&shared);
         let theirs = Arc::clone(&shared);

@@ -412,9 +412,15 @@ impl RuntimeBuilder {
     /// no descriptor is left at all, a goroutine that blocks that thread keeps others waiting for some 40 ms, instead of 10 ms
     /// at most. All are closed at the runtime's end.
     pub unsafe fn build(self) -> io::Result<Runtime> {
+        self.build_where(|_| ())
+    }
+
+    /// As `build`; `change` may set a knob that a program can set only for its whole process, in the environment.
+    pub(crate) fn build_where(self, change: impl FnOnce(&mut Config)) -> io::Result<Runtime> {
         let max_stack_bytes = self.max_stack_bytes;
         let guard = self.guard()?;
-        let config = self.settle()?;
+        let mut config = self.settle()?;
+        change(&mut config);
         let sched = Sched::start(Active::new(max_stack_bytes, guard)?, config)?;
         Ok(Runtime { sched, stopped: false })
     }
