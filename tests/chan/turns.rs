@@ -1,7 +1,7 @@
 //! A channel that tells the time serves the receivers that wait in turn, and no turn is lost with a receiver that leaves.
 
 use common::bolt::bolted;
-use common::cpu::thread_time;
+use common::cpu::cost;
 use common::crew::{Crew, Member, each, everyone, join_all};
 use common::foreign::Task;
 use common::gate::Gate;
@@ -242,20 +242,25 @@ fn a_poll_that_unwinds_leaves_the_future_in_its_place() {
     assert!(times.recv().is_ok());
 }
 
-/// Tasks wait for one channel, are polled again in vain, and leave, the last one first. Fails by the thread's time when each of
-/// them looks at all that wait before it: the number of looks is then some hundred million.
+/// Returns the least of three times that a thread spends on `tasks` tasks which wait for one channel, are polled again in vain,
+/// and leave, the last one first.
+fn least_cost_of_sharing(tasks: usize) -> Duration {
+    let share = || {
+        let ticks = tick(HOUR);
+        let mut futures: Vec<_> = (0..tasks).map(|_| Box::pin(ticks.recv_async())).collect();
+        for _ in 0..2 {
+            for future in &mut futures {
+                assert!(future.as_mut().poll(&mut task::Context::from_waker(Waker::noop())).is_pending());
+            }
+        }
+        while futures.pop().is_some() {}
+    };
+    (0..3).map(|_| cost(share)).min().unwrap()
+}
+
+/// Fails when each task looks at all that wait before it: four times as many tasks then take sixteen times as long.
 #[test]
 fn many_tasks_share_a_channel() {
-    const TASKS: usize = 20_000;
-    let ticks = tick(HOUR);
-    let begun = thread_time();
-    let mut futures: Vec<_> = (0..TASKS).map(|_| Box::pin(ticks.recv_async())).collect();
-    for _ in 0..2 {
-        for future in &mut futures {
-            assert!(future.as_mut().poll(&mut task::Context::from_waker(Waker::noop())).is_pending());
-        }
-    }
-    while futures.pop().is_some() {}
-    let spent = thread_time() - begun;
-    assert!(spent < Duration::from_secs(1), "{spent:?}");
+    let (few, many) = (least_cost_of_sharing(2500), least_cost_of_sharing(10_000));
+    assert!(many < 9 * few, "{few:?}, {many:?}");
 }
