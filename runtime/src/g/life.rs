@@ -189,7 +189,7 @@ fn give_handle_back_first<H: Host>(g: GRef<H>, mut taken: bool, seen: Life) {
     // Release: the outcome is gone before the M frees the G: partner `finish`.
     let release_order = Release.unless(HandleRelaxed);
     // Acquire: as in `look_for_drop`, with the same partners.
-    let look = Acquire.unless(HandleLooksRelaxed);
+    let look = Acquire.unless(HandleLooksAgainRelaxed);
     let Life(mut life) = seen;
     let mut dropped = Ok(());
     loop {

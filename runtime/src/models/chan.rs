@@ -421,6 +421,7 @@ fn mutants() {
             (Mutant::PromiseAskedTooEarly, "a_goroutine_waits_for_the_message_of_a_send_that_it_has_claimed"),
             (Mutant::PromiseWithdrawnSilently, "a_promise_that_is_withdrawn_leaves_the_receiver_waiting"),
             (Mutant::ChanReservedNotOffered, "a_place_that_is_given_back_goes_to_the_next"),
+            (Mutant::ChanFilledNotOffered, "a_message_that_passes_the_buffer_frees_its_place"),
             (Mutant::ReturnedIgnoresItsSlot, "a_promise_that_is_withdrawn_leaves_the_receiver_waiting"),
         ],
     );

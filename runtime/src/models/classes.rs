@@ -153,6 +153,14 @@ fn a_goroutine_that_a_visit_finds_beside_high_is_run_by_another_m() {
     Model::new().preemptions(1).check("visit_beside_high", the_first_waits_for_the_second(queues));
 }
 
+/// An M finds two goroutines of a class among the timers. The first keeps that M until the second has run; the other M sleeps.
+/// Fails by deadlock when no M is woken.
+#[test]
+fn the_second_of_a_class_that_an_m_finds_is_run_by_another_m() {
+    let queues = |handle: &Handle, waits, raises| handle.find(Priority::High, [waits, raises]);
+    Model::new().preemptions(1).check("found_of_class", the_first_waits_for_the_second(queues));
+}
+
 /// A goroutine stands in the batch of a P that retires. Fails when the goroutine stays there.
 #[test]
 fn the_batch_of_a_p_that_retires_is_run() {
@@ -289,6 +297,7 @@ fn mutants() {
             (Mutant::BatchReadsTheClassTwice, "goroutines_behind_one_that_became_normal_are_run"),
             (Mutant::StolenBatchUnalerted, "the_second_that_a_thief_takes_of_a_batch_is_run"),
             (Mutant::BatchReadLast, "a_goroutine_that_yields_before_the_batch_is_run_elsewhere"),
+            (Mutant::WakepNoFence, "a_goroutine_that_yields_before_the_batch_is_run_elsewhere"),
             (
                 Mutant::JobBeforeTheYielderUnseen,
                 "a_goroutine_of_a_class_that_yields_before_a_job_is_run_elsewhere",
@@ -296,6 +305,7 @@ fn mutants() {
             (Mutant::AttentionNotCalled, "a_goroutine_of_a_class_is_run_while_two_ms_go_idle"),
             (Mutant::ClassYieldsInSilence, "a_goroutine_of_a_class_that_yields_is_run_elsewhere"),
             (Mutant::BehindHighInSilence, "a_goroutine_that_a_visit_finds_beside_high_is_run_by_another_m"),
+            (Mutant::FoundOfClassesWakesNobody, "the_second_of_a_class_that_an_m_finds_is_run_by_another_m"),
             (Mutant::BatchGoesBackInSilence, "a_batch_that_goes_back_is_run_by_another_m"),
             (
                 Mutant::LookBeyondWakesNobody,

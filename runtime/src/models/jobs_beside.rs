@@ -427,7 +427,7 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::QueuedJobWakesNobody, "a_job_that_a_visit_has_queued_is_run_by_another_m"),
-            (Mutant::JobsOfTheRetiredUnseen, "a_job_of_a_p_that_retires_is_run"),
+            (Mutant::JobsOfTheRetiredLeft, "a_job_of_a_p_that_retires_is_run"),
             (Mutant::JobsOfTheRetiredUnseen, "a_forker_whose_p_retires_has_its_branch_begun"),
             (Mutant::LeaveSurplusAsksForNone, "a_job_of_a_p_that_retires_is_run"),
             (Mutant::JobsOfTheIdleUnseen, TAKEN),

@@ -384,7 +384,12 @@ fn mutants() {
             ),
             (Mutant::HandleRelaxed, drops),
             (Mutant::HandleGoesFirst, drops),
-            (Mutant::HandleLooksRelaxed, drops),
+            (
+                Mutant::HandleLooksRelaxed,
+                "a_handle_dropped_as_the_end_drops_the_closure_finds_the_outcome_whole",
+            ),
+            (Mutant::HandleLooksAgainRelaxed, drops),
+            (Mutant::HandleLooksAgainRelaxed, "a_goroutine_that_ends_as_its_handle_goes_leaves_the_g_alone"),
             (Mutant::LiveRelaxed, drops),
         ],
     );

@@ -383,9 +383,10 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::MutexLockRelaxed, "two_threads_count"),
-            (Mutant::MutexLockRelaxed, "a_waiter_that_times_out_loses_no_notification"),
-            (Mutant::MutexLockRelaxed, "an_interrupted_waiter_loses_no_notification"),
-            (Mutant::MutexLockRelaxed, "a_left_goroutine_that_was_called_holds_nobody_back"),
+            (Mutant::MutexTakeRelaxed, "a_fair_unlock_hands_the_lock_over"),
+            (Mutant::MutexTakeRelaxed, "a_waiter_that_times_out_loses_no_notification"),
+            (Mutant::MutexTakeRelaxed, "an_interrupted_waiter_loses_no_notification"),
+            (Mutant::MutexTakeRelaxed, "a_left_goroutine_that_was_called_holds_nobody_back"),
             (Mutant::MutexUnlockRelaxed, "two_threads_count"),
             (Mutant::MutexRecheckRelaxed, "two_threads_count"),
             (Mutant::MutexFairRelaxed, "a_fair_unlock_shows_what_was_done"),

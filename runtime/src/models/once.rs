@@ -3,7 +3,7 @@
 use super::caught;
 use super::task::{Foreign, poll, run};
 use crate::model::{Model, Mutant};
-use crate::sync::OnceLock;
+use crate::sync::{Once, OnceLock};
 use loom::cell::UnsafeCell;
 use loom::thread;
 use std::pin::pin;
@@ -19,6 +19,25 @@ fn all_see_the_one_value() {
         let mine = *cell.get_or_init(|| 2);
         assert_eq!(other.join().unwrap(), mine);
         assert_eq!(cell.get(), Some(&mine));
+    });
+}
+
+/// Two threads call a `Once`, and both find it done. Fails by a causality violation when one of them does not see what the
+/// closure has done.
+#[test]
+fn a_caller_that_comes_late_sees_the_closures_work() {
+    Model::new().preemptions(3).check("once_call", || {
+        let shared = Arc::new((Once::new(), Left(UnsafeCell::new(0))));
+        let calls = |(once, left): &(Once, Left)| {
+            // SAFETY: one closure runs.
+            once.call_once(|| left.0.with_mut(|left| unsafe { *left += 1 }));
+            // SAFETY: nothing writes after the closure.
+            assert_eq!(left.0.with(|left| unsafe { *left }), 1);
+        };
+        let theirs = Arc::clone(&shared);
+        let other = thread::spawn(move || calls(&theirs));
+        calls(&shared);
+        other.join().unwrap();
     });
 }
 
@@ -89,6 +108,7 @@ fn mutants() {
         &[
             (Mutant::OnceDoneRelaxed, "all_see_the_one_value"),
             (Mutant::OnceLookRelaxed, "all_see_the_one_value"),
+            (Mutant::OnceCallLooksRelaxed, "a_caller_that_comes_late_sees_the_closures_work"),
             (Mutant::OnceBeginsRelaxed, "a_closure_sees_what_the_last_one_has_left"),
             (Mutant::OnceWakesNobody, "a_waiter_for_a_value_gets_it"),
             (Mutant::OnceNoRecheck, "a_waiter_for_a_value_gets_it"),

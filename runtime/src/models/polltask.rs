@@ -6,6 +6,7 @@
 use super::caught;
 use super::cover::{Handle, PollDesc, Socket};
 use crate::model::{Model, Mutant, Parts, at_rest, done};
+use crate::net::desc::Turn;
 use crate::{JoinHandle, Runtime, block_on, net};
 use gmp_netpoll::Readiness;
 use loom::cell::UnsafeCell;
@@ -357,6 +358,25 @@ fn a_task_sees_the_end_that_came_with_what_another_has_read() {
     });
 }
 
+/// Two events come one after the other, and a task takes one mark for both. Fails by the assertion when the task does not see
+/// what the second event reports.
+#[test]
+fn a_task_that_takes_one_mark_for_two_events_sees_both() {
+    Model::new().check("task_two_events", || {
+        let (desc, come) = (Arc::new(PollDesc::of_tasks()), Arc::new(AtomicUsize::new(0)));
+        let (theirs, comes) = (Arc::clone(&desc), Arc::clone(&come));
+        let task = loom::thread::spawn(move || (theirs.begin_call(), come.load(Relaxed)));
+        for n in [1, 2] {
+            comes.store(n, Relaxed);
+            desc.report(Readiness::READABLE);
+        }
+        let (turn, seen) = task.join().unwrap();
+        if turn.is_some_and(|turn| turn != Turn::FIRST) && desc.begin_call() == turn {
+            assert_eq!(seen, 2, "no mark is left");
+        }
+    });
+}
+
 /// The poller watches the socket for reads alone; then a task has to wait for room. Fails by deadlock when the poller is not
 /// told to watch for writes, or tells of room only if the room comes later.
 #[test]
@@ -486,7 +506,8 @@ fn mutants() {
             (Mutant::TaskEventUnmarked, "a_task_sees_what_comes_beside_its_polls"),
             (Mutant::TaskEventUnmarked, "a_drained_socket_is_not_asked_again_until_an_event"),
             (Mutant::TaskMarksRelaxed, "a_task_sees_what_comes_beside_its_polls"),
-            (Mutant::TaskBeginsRelaxed, "a_task_sees_what_comes_beside_its_polls"),
+            (Mutant::TaskLooksRelaxed, "a_task_sees_the_end_that_came_with_what_another_has_read"),
+            (Mutant::TaskBeginsRelaxed, "a_task_that_takes_one_mark_for_two_events_sees_both"),
             (Mutant::TaskTrustsRelaxed, "a_task_sees_the_end_that_came_with_what_another_has_read"),
             (Mutant::TaskDoesNotLookAgain, "a_task_sees_what_comes_beside_its_polls"),
             (Mutant::TaskDoesNotLookAgain, "a_task_sees_what_comes_as_the_watch_begins"),

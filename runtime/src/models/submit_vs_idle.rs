@@ -580,6 +580,7 @@ fn what_a_thief_queues_is_run_by_an_m_that_gave_up() {
 fn mutants() {
     const SPINNER: &str = "a_goroutine_submitted_while_the_last_spinner_gives_up_is_run";
     const RING: &str = "a_goroutine_in_the_ring_is_run_while_the_last_spinner_gives_up";
+    const EACH: &str = "goroutines_that_one_close_readies_are_run_while_the_last_spinner_gives_up";
     const ONE: &str = "work_from_a_thread_is_run_while_the_only_m_goes_idle";
     const FOUND: &str = "an_m_that_finds_work_wakes_the_next";
     const LEFT: &str = "what_is_left_to_a_spinner_that_finds_work_is_run";
@@ -588,10 +589,8 @@ fn mutants() {
         module_path!(),
         &[
             (Mutant::SubmitNoFence, SPINNER),
-            (
-                Mutant::SubmitNoFence,
-                "goroutines_that_one_close_readies_are_run_while_the_last_spinner_gives_up",
-            ),
+            (Mutant::SubmitEachNoFence, EACH),
+            (Mutant::SubmitEachWakesFirst, EACH),
             (Mutant::IdleNoFence, SPINNER),
             (Mutant::DisplacedAfterFence, RING),
             (Mutant::IdleNoFence, RING),
@@ -614,8 +613,9 @@ fn mutants() {
             (Mutant::StartForgetsSpinning, SPINNER),
             (Mutant::RunnextNeverStolen, SPINNER),
             (Mutant::EmptyIgnoresRunnext, SPINNER),
-            (Mutant::SubmitNoWake, ONE),
-            (Mutant::SubmitNoWake, "work_from_a_thread_is_run_while_the_last_of_two_ms_goes_idle"),
+            (Mutant::SpawnOutsideWakesNobody, ONE),
+            (Mutant::WakepWakesNobody, ONE),
+            (Mutant::WakepWakesNobody, "work_from_a_thread_is_run_while_the_last_of_two_ms_goes_idle"),
             (Mutant::IdleSkipsGlobal, ONE),
             (Mutant::ArrivalsUnseen, LEFT),
             (Mutant::InjectWakesNobody, FOUND),

@@ -166,7 +166,7 @@ fn mutants() {
         &[
             (Mutant::AnnounceUnsaved, cancel),
             (Mutant::AnnounceForgetsInterrupts, cancel),
-            (Mutant::RefusedClosesBlindly, "a_wait_that_was_refused_meets_its_timer"),
+            (Mutant::CommitClosesBlindly, "a_wait_that_was_refused_meets_its_timer"),
             (Mutant::ParkAgainBlind, "a_ready_before_the_switch_is_not_lost"),
         ],
     );

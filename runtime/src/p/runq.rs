@@ -151,7 +151,7 @@ impl<H: Host> Runq<H> {
         mutant!(DisplacedAfterFence: fence(); return self.push(displaced));
         let full = self.push_by(displaced, |tail| {
             // Release: as in `publish`, with the same partner.
-            self.tail.swap(tail, Release.unless(RingTailStoreRelaxed));
+            self.tail.swap(tail, Release.unless(DisplacedTailRelaxed));
         });
         fence();
         full
@@ -168,7 +168,7 @@ impl<H: Host> Runq<H> {
         }
         let (count, Some(last)) = (list.len(), list.last()) else { return };
         // Release: as in `push_next`, with the same partner. From here on `last` can run, and this thread no longer reads it.
-        let displaced = self.runnext.swap(last.to_raw(), Release.unless(RunnextPutRelaxed));
+        let displaced = self.runnext.swap(last.to_raw(), Release.unless(NextEachPutRelaxed));
         let mut end = self.owners_tail();
         let mut put = |g| {
             // SAFETY: the owner's call, and the slot is free: there is room for as many as the list has.
@@ -182,7 +182,7 @@ impl<H: Host> Runq<H> {
         (1..count).filter_map(|_| list.pop()).for_each(put);
         *list = GList::new();
         // Release: as in `publish`, with the same partner.
-        self.tail.swap(end, Release.unless(RingTailStoreRelaxed));
+        self.tail.swap(end, Release.unless(NextEachTailRelaxed));
         fence();
     }
 

@@ -15,14 +15,22 @@
 )]
 pub enum Mutant {
     // Submitting, and going idle (`models/submit_vs_idle.rs`).
-    /// A submitter queues its goroutine and wakes no M.
+    /// A submitter makes a goroutine the next of its P and wakes no M.
     SubmitNoWake,
-    /// A submitter looks for an idle P before it queues its goroutine.
+    /// `wakep` wakes no M.
+    WakepWakesNobody,
+    /// A submitter looks for an idle P before it makes its goroutine the next of its P.
     SubmitWakeFirst,
+    /// The same, for several goroutines that a notifier readies together.
+    SubmitEachWakesFirst,
     /// A submitter that finds only the blocked poller does not break its wait.
     SubmitNoBreak,
-    /// A submitter reads the census without SubmitFence.
+    /// A submitter that makes a goroutine the next of its P reads the census without SubmitFence.
     SubmitNoFence,
+    /// The same, for several goroutines that a notifier readies together.
+    SubmitEachNoFence,
+    /// `wakep` reads the census without SubmitFence.
+    WakepNoFence,
     /// An M that gives up looks at the queues without IdleFence.
     IdleNoFence,
     /// An M that gives up does not look again.
@@ -79,6 +87,8 @@ pub enum Mutant {
     StopNoFence,
     /// A submitter on no M wakes no M.
     InjectWakesNobody,
+    /// A plain thread that spawns wakes no M.
+    SpawnOutsideWakesNobody,
     /// An owner that spills into the global queue does not publish the queue's length.
     SpillKeepsTheLength,
     /// An M that gives up reads the mask of idle Ps before it idles its P.
@@ -137,6 +147,8 @@ pub enum Mutant {
     JobsForgottenAtTheEnd,
     /// An M that gives up, and a thief, pass over the jobs of Ps that have retired.
     JobsOfTheRetiredUnseen,
+    /// A thief passes over the jobs of Ps that have retired.
+    JobsOfTheRetiredLeft,
     /// A P goes without an M, and its jobs are left to Ms that have nothing else to do.
     LeftJobsUnnoted,
     /// A visit takes a job that another P has left only if its own P has no job.
@@ -163,7 +175,7 @@ pub enum Mutant {
     EndLooksForStartingRelaxed,
     /// The goroutine of a job is `Normal`, whatever the class of its forker.
     JobForgetsTheClass,
-    /// A job of a goroutine below `Normal` goes before goroutines of `Low`.
+    /// A job of a goroutine below `Normal` goes before goroutines of `Low`: both looks at its class, each of which suffices.
     JobsOfTheLowerGoFirst,
     // The slots of jobs (`models/jobs_slots.rs`).
     /// An owner puts a job in without Release.
@@ -249,6 +261,10 @@ pub enum Mutant {
     // The queue of a P (`models/runq.rs`).
     /// An owner moves its ring's tail on without Release.
     RingTailStoreRelaxed,
+    /// An owner that moves a displaced goroutine into its ring moves the tail on without Release.
+    DisplacedTailRelaxed,
+    /// As `DisplacedTailRelaxed`, for several goroutines together.
+    NextEachTailRelaxed,
     /// A thief reads the tail without Acquire.
     RingTailLoadRelaxed,
     /// A thief reads the tail before the heads.
@@ -281,6 +297,8 @@ pub enum Mutant {
     StealBeyondTheRoom,
     /// `Runq::push_next` publishes its G without Release.
     RunnextPutRelaxed,
+    /// `Runq::push_next_each` publishes its last G without Release.
+    NextEachPutRelaxed,
     /// `Runq::pop_next` stores null instead of exchanging.
     RunnextTakenByStore,
     /// `Runq::pop_next` takes without Release.
@@ -500,6 +518,8 @@ pub enum Mutant {
     PollResultsDropped,
     /// An M that has found goroutines in the poller, or among the timers, wakes no M.
     FoundWakesNobody,
+    /// An M that has found goroutines of classes in the poller, or among the timers, wakes no M.
+    FoundOfClassesWakesNobody,
     /// An M that saves a sleeper beside other goroutines sends no M to the poller.
     ArmSendsNobody,
     /// An M that saves a sleeper beside other goroutines, as the runtime ends, sets these aside under the lock of a wait queue.
@@ -648,6 +668,8 @@ pub enum Mutant {
     DoneRelaxed,
     /// An owner whose commit hook has refused closes its wait without a claim, beside its timer.
     RefusedClosesBlindly,
+    /// As `RefusedClosesBlindly`, where the hook runs on the owner's own stack.
+    CommitClosesBlindly,
     /// A readier queues a goroutine without Acquire.
     ReadyWithoutAcquire,
     /// An M queues a goroutine that was interrupted as it parked behind others, and does not resume it at once.
@@ -670,6 +692,8 @@ pub enum Mutant {
     // The end of a goroutine: outcome, joiner, handle (`models/join.rs`).
     /// A dropper of a handle looks without Acquire whether there is an outcome.
     HandleLooksRelaxed,
+    /// A dropper of a handle that has met the end of the goroutine looks again without Acquire.
+    HandleLooksAgainRelaxed,
     /// The outcome of a goroutine that never ran is published without Release.
     UnrunOutcomeRelaxed,
     /// The end of a goroutine wakes no joiner.
@@ -857,6 +881,8 @@ pub enum Mutant {
     // Channels (`models/chan.rs`).
     /// A holder that gives a reserved slot back offers it to no waiter.
     ChanReservedNotOffered,
+    /// A message that passes a reserved place leaves the place to no waiter.
+    ChanFilledNotOffered,
     /// A receiver looks in one critical section and waits in the queue in another.
     ChanRecvQueuesLate,
     /// A sender looks in one critical section and waits in the queue in another.
@@ -999,6 +1025,8 @@ pub enum Mutant {
     // Mutex (`models/mutex.rs`).
     /// A locker takes a mutex without Acquire.
     MutexLockRelaxed,
+    /// A locker that has waited, or spun, takes a mutex without Acquire.
+    MutexTakeRelaxed,
     /// A locker that has the lock of the queue takes a mutex without Acquire.
     MutexRecheckRelaxed,
     /// A holder lets a mutex go without Release.
@@ -1099,6 +1127,8 @@ pub enum Mutant {
     OnceWakesNobody,
     /// A caller finds a Once done without Acquire.
     OnceLookRelaxed,
+    /// A caller that would run a closure finds a Once done without Acquire.
+    OnceCallLooksRelaxed,
     /// A closure of a Once begins without Acquire.
     OnceBeginsRelaxed,
     /// A waiter for a Once looks at it only before the waiter has the lock of the queue.
@@ -1264,6 +1294,8 @@ pub enum Mutant {
     TaskMarksRelaxed,
     /// A task takes the mark of an event without Acquire.
     TaskBeginsRelaxed,
+    /// A task that begins a call looks at the marks without Acquire.
+    TaskLooksRelaxed,
     /// A task that finds the socket drained reads without Acquire which events have come.
     TaskTrustsRelaxed,
     /// A task that takes the mark of an event begins no other turn.

@@ -192,7 +192,7 @@ impl Once {
     pub(super) fn call(&self, poisoned: &str, force: bool, f: impl FnOnce(&OnceState) -> bool) {
         loop {
             // Acquire: as in `is_completed`, with the same partner.
-            match self.word.load(Acquire.unless(OnceLookRelaxed)) {
+            match self.word.load(Acquire.unless(OnceCallLooksRelaxed)) {
                 DONE => return,
                 RUNNING => _ = self.park_while(|word| word == RUNNING, None),
                 POISONED if !force => panic!("{poisoned}"),

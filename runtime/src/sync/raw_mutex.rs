@@ -165,7 +165,7 @@ impl RawMutex {
         let mut seen = self.word.load(Relaxed);
         while seen & HELD == 0 {
             // Acquire: as in `lock_fast`, with the same partners.
-            let acquire = Acquire.unless(MutexLockRelaxed);
+            let acquire = Acquire.unless(MutexTakeRelaxed);
             match self.word.compare_exchange_weak(seen, (seen | LOCKED) & !woken, acquire, Relaxed) {
                 Ok(_) => return true,
                 Err(now) => seen = now,

@@ -309,7 +309,7 @@ impl<T> Chan<T> {
         // SAFETY: the message lies in `message`, which does not drop it.
         unsafe { self.deliver(&mut state, &raw const *message, &mut woken) };
         // If the message went to a receiver, the place is free again.
-        unless!(ChanReservedNotOffered, self.refill(&mut state, &mut woken));
+        unless!(ChanFilledNotOffered, self.refill(&mut state, &mut woken));
         unless!(ChanFilledEndsNobody, state.end_receivers_if_drained(&mut woken));
         drop(state);
         woken.ready();

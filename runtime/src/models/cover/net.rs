@@ -39,6 +39,10 @@ impl PollDesc {
     pub fn report(&self, readiness: Readiness) {
         self.0.unblock(readiness, &mut GList::new(), &mut drop);
     }
+    /// Begins a call, as a task. Returns `None` if a task may not call now.
+    pub fn begin_call(&self) -> Option<Turn> {
+        if let Begun::Call(turn) = self.0.begin_task(Direction::Read) { Some(turn) } else { None }
+    }
     /// Makes a short read, as a task, unless a task may not call now. Returns `true` if an event came before.
     pub fn read_short(&self) -> bool {
         let Begun::Call(turn) = self.0.begin_task(Direction::Read) else { return false };

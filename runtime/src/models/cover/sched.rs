@@ -198,6 +198,19 @@ impl Handle {
         let slot = self.0.put_in(inside.p, Entry::Goroutine(made.g));
         assert!(slot.is_some(), "put_job_in_silence: there is room");
     }
+    /// Submits goroutines of a class as those that the calling M has found in the poller, or among the timers.
+    ///
+    /// # Panics
+    /// Outside of a P.
+    pub fn find<const N: usize>(&self, class: Priority, made: [Made; N]) {
+        self.use_classes();
+        let mut found = GList::new();
+        for made in made {
+            assert!(made.g.set_class(class), "find: it has not run");
+            found.push(made.g);
+        }
+        self.0.submit_found(M::<Active>::current().expect("find: on an M"), found);
+    }
     /// Takes the oldest job, calls `between` before it makes a goroutine of that, and queues the goroutine.
     ///
     /// # Panics

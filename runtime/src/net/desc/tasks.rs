@@ -148,7 +148,7 @@ impl TaskWord {
     fn begin(&self, may_trust: impl Fn() -> bool) -> Begun {
         // Acquire: `seen`, which `may_trust` reads: partner E4, whose release sequence the exchanges of tasks continue. Another
         // task might have taken that event's mark, and have set DRAINED.
-        let look = Acquire.unless(TaskBeginsRelaxed).unless(TaskTrustsRelaxed);
+        let look = Acquire.unless(TaskLooksRelaxed).unless(TaskTrustsRelaxed);
         let mut seen = self.0.load(look);
         loop {
             if seen & OVER != 0 {

@@ -454,7 +454,7 @@ impl<H: Host> Sched<H> {
         self.publish_len(&central);
         drop(central);
         if !takes_it {
-            mutant!(FoundWakesNobody: return rest);
+            mutant!(FoundOfClassesWakesNobody: return rest);
             self.wakep();
         }
         rest

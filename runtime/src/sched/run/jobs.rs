@@ -216,7 +216,7 @@ impl<H: Host> Sched<H> {
         if victim.jobs.is_empty() {
             return None;
         }
-        mutant!(JobsOfTheRetiredUnseen: if self.is_surplus(victim) { return None });
+        mutant!(JobsOfTheRetiredLeft: if self.is_surplus(victim) { return None });
         let mut entries = std::iter::from_fn(|| victim.jobs.take_oldest());
         mutant!(StolenJobStartsUnseen: return entries.find_map(start));
         let _starting = Starting::begin(self);

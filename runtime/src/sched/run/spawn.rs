@@ -126,7 +126,6 @@ impl<H: Host> Sched<H> {
                 self.submit_at(m, g, place);
             }
             None => {
-                mutant!(SubmitWakeFirst: self.wakep());
                 self.inject_fresh(g, place);
             }
         }
@@ -148,7 +147,7 @@ impl<H: Host> Sched<H> {
         self.count_live_outside(1);
         self.put_at(&mut central, g, place);
         drop(central);
-        mutant!(InjectWakesNobody: return);
+        mutant!(SpawnOutsideWakesNobody: return);
         self.wakep();
     }
 

@@ -66,7 +66,7 @@
 //! If C2 finds no M, the submitter starts a new one, after the lock. The thread of the new M can take long to start, so an M
 //! that stands by meanwhile takes the claim over: `threads/newm.rs`.
 //!
-//! Checked by `models/submit_vs_idle.rs`, and for summonses by `models/summons.rs`.
+//! Checked by `models/submit_vs_idle.rs`; the fence of `wakep` by `models/classes.rs`, and summonses by `models/summons.rs`.
 
 use crate::g::GRef;
 use crate::g::list::GList;
@@ -183,7 +183,6 @@ impl<H: Host> Sched<H> {
         match M::current_of(self) {
             Some(m) => self.submit_on(m, g),
             None => {
-                mutant!(SubmitWakeFirst: self.wakep());
                 self.inject(GList::one(g));
             }
         }
@@ -224,7 +223,7 @@ impl<H: Host> Sched<H> {
         if list.len() < 2 || self.detours.get() != 0 {
             return self.submit_one_by_one(m, list);
         }
-        mutant!(SubmitWakeFirst: self.wakep());
+        mutant!(SubmitEachWakesFirst: self.wakep());
         let Some(inside) = m.look_in() else { return self.inject(list) };
         if (inside.p.runq.room() as usize) < list.len() {
             drop(inside);
@@ -234,10 +233,10 @@ impl<H: Host> Sched<H> {
         event(format_args!("queues {list:?} as the next of {:?}", inside.p));
         // SubmitFence, as in `wakep`, with the same partners.
         let fence = fence_after_exchange;
-        mutant!(SubmitNoFence: let fence = || ());
+        mutant!(SubmitEachNoFence: let fence = || ());
         inside.p.runq.push_next_each(&mut list, fence);
         drop(inside);
-        mutant!(SubmitWakeFirst: return);
+        mutant!(SubmitEachWakesFirst: return);
         self.wakep_beside_own();
     }
 
@@ -306,10 +305,10 @@ impl<H: Host> Sched<H> {
     /// at the end of the runtime: the submitters set aside the goroutines that they have queued, and so does the ender.
     #[inline]
     pub(crate) fn wakep_for_no_g(&self) {
-        mutant!(SubmitNoWake: return);
+        mutant!(WakepWakesNobody: return);
         // SubmitFence. SeqCst: a store to a queue, then loads of the census and of `wanted`; partners: IdleFence in `go_idle`,
         // HandoffpFence, StopmFence in `wake_for_the_idle`, SpinnerFence in `end_spinning`, and StopFence in `begin_stop`.
-        fence(Ordering::SeqCst.unless(SubmitNoFence));
+        fence(Ordering::SeqCst.unless(WakepNoFence));
         if self.census.lacks_a_spinner() {
             self.wake_one();
         }

@@ -231,7 +231,7 @@ impl<H: Host> Wait<H> {
             debug_assert_eq!(then, Then::Leave, "park_with_hooks: the owner is awake");
         }
         drop(window);
-        mutant!(RefusedClosesBlindly: if committed == Commit::Refuse { self.close(); return Self::arrive(Woke::Refused) });
+        mutant!(CommitClosesBlindly: if committed == Commit::Refuse { self.close(); return Self::arrive(Woke::Refused) });
         let woke = match committed {
             Commit::Park => {
                 self.suspend_again(g);
