@@ -86,6 +86,28 @@ fn a_job_is_taken_while_the_last_spinner_gives_up() {
     });
 }
 
+/// As `a_job_is_taken_while_the_last_spinner_gives_up`, for a goroutine that stands among the jobs.
+#[test]
+fn a_goroutine_of_go_lifo_is_run_while_the_last_spinner_gives_up() {
+    Model::new().preemptions(1).check("lifo_vs_last_spinner", || {
+        let runtime = runtime(2, 2);
+        let [spawner, _] = together(
+            &runtime,
+            [
+                Box::new(|| {
+                    let ran = Flag::default();
+                    let raises = ran.clone();
+                    drop(go_lifo(move || raises.raise()));
+                    ran.wait_on_thread();
+                    done();
+                }),
+                Box::new(|| ()),
+            ],
+        );
+        spawner.join().unwrap();
+    });
+}
+
 /// Two branches of a scope keep an M each. Fails by deadlock when one of them is not begun.
 #[test]
 fn two_branches_of_a_scope_are_begun() {
@@ -387,6 +409,8 @@ fn mutants() {
             (Mutant::JobSettledInSilence, PARKED),
             (Mutant::JobNoFence, TAKEN),
             (Mutant::SubmitNoWake, TAKEN),
+            (Mutant::ForkWakesNobody, TAKEN),
+            (Mutant::LifoWakesNobody, "a_goroutine_of_go_lifo_is_run_while_the_last_spinner_gives_up"),
             (Mutant::JobsUnseenAtTheLastLook, TAKEN),
             (Mutant::JobSettleRelaxed, TAKEN),
             (Mutant::JobSettleLooksRelaxed, TAKEN),

@@ -141,6 +141,10 @@ pub enum Mutant {
     JobSettledInSilence,
     /// A forker whose `a` has unwound leaves its record to others.
     UnwindingLeavesTheJob,
+    /// A forker offers its record and wakes no M.
+    ForkWakesNobody,
+    /// A goroutine of `go_lifo` is put among the jobs, and no M is woken.
+    LifoWakesNobody,
     /// A taker that can't run a job keeps the record.
     JobKeptFromItsForker,
     /// The end of a runtime leaves jobs in their slots.

@@ -118,7 +118,7 @@ impl<H: Host> Sched<H> {
         let slot = sched.put_in(p, Entry::Job(job));
         drop(window);
         match slot {
-            Some(_) => sched.wakep_beside_own(),
+            Some(_) => unless!(ForkWakesNobody, sched.wakep_beside_own()),
             None => sched.make_and_submit(job),
         }
         slot
@@ -401,7 +401,7 @@ impl<H: Host> Sched<H> {
         let has_room = self.put_in(inside.p, Entry::Goroutine(g)).is_some();
         drop(inside);
         if has_room {
-            self.wakep_beside_own();
+            unless!(LifoWakesNobody, self.wakep_beside_own());
         } else {
             self.submit_at(m, g, Place::Next);
         }
