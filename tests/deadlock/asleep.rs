@@ -1,7 +1,7 @@
 //! Programs in which no goroutine will ever run again.
 
 use crate::Test;
-use crate::parent::{LONG, dies, dies_late, dies_under};
+use crate::parent::{LONG, dies, dies_late, dies_under, dies_waiting};
 use gmp::chan::{bounded, never};
 use gmp::context::Context;
 use gmp::process::Command;
@@ -17,23 +17,35 @@ const ALL: &str = "fatal error: all goroutines are asleep - deadlock!\n\n";
 /// Fails when a goroutine that waits for another one is taken for one that something outside might wake.
 pub const TESTS: &[Test] = &[
     ("crossed_locks_are_reported", || {
-        dies("crossed_locks", &[ALL, "goroutine 1 'main' [join, ", "[sync.Mutex.Lock, ", "3 goroutines, 0"]);
+        dies_waiting(
+            "crossed_locks",
+            &[ALL, "goroutine 1 'main' [join, ", "[sync.Mutex.Lock, ", "3 goroutines, 0"],
+        );
     }),
-    ("a_ring_of_joins_is_reported", || dies("ring_of_joins", &[ALL, "[join, ", "[chan receive, "])),
+    ("a_ring_of_joins_is_reported", || dies_waiting("ring_of_joins", &[ALL, "[join, ", "[chan receive, "])),
     ("a_mutex_locked_twice_is_reported", || {
-        dies("locked_twice", &[ALL, "1 goroutine, not running", "goroutine 1 'main' [sync.Mutex.Lock, "]);
+        dies_waiting(
+            "locked_twice",
+            &[ALL, "1 goroutine, not running", "goroutine 1 'main' [sync.Mutex.Lock, "],
+        );
     }),
-    ("a_channel_nobody_sends_to_is_reported", || dies("nobody_sends", &[ALL, "'main' [chan receive, "])),
-    ("a_channel_nobody_receives_from_is_reported", || dies("nobody_receives", &[ALL, "'main' [chan send, "])),
-    ("a_wait_group_nobody_counts_down_is_reported", || dies("wait_group", &[ALL, "[sync.WaitGroup.Wait, "])),
-    ("a_select_is_reported", || dies("selects", &[ALL, "'main' [select, "])),
+    ("a_channel_nobody_sends_to_is_reported", || {
+        dies_waiting("nobody_sends", &[ALL, "'main' [chan receive, "])
+    }),
+    ("a_channel_nobody_receives_from_is_reported", || {
+        dies_waiting("nobody_receives", &[ALL, "'main' [chan send, "])
+    }),
+    ("a_wait_group_nobody_counts_down_is_reported", || {
+        dies_waiting("wait_group", &[ALL, "[sync.WaitGroup.Wait, "])
+    }),
+    ("a_select_is_reported", || dies_waiting("selects", &[ALL, "'main' [select, "])),
     ("every_other_wait_is_reported", || {
         let reasons = ["[sync.Cond.Wait, ", "[sync.RWMutex.Lock, ", "[semacquire, ", "[event, ", "(never), "];
-        dies("others", &reasons);
+        dies_waiting("others", &reasons);
     }),
     // Fails when a cancel, which does not end the wait for a scope, counts as what will wake the goroutine.
     ("a_scope_under_a_context_that_has_ended_is_reported", || {
-        dies("cancelled_scope", &[ALL, "2 goroutines, 0", "[event, "]);
+        dies_waiting("cancelled_scope", &[ALL, "2 goroutines, 0", "[event, "]);
     }),
     ("a_thousand_are_reported_each", || dies("thousand", &[ALL, "1001 goroutines, 0 of them running\n"])),
     ("a_goroutine_that_has_worked_before_is_reported", || dies("worked_before", &[ALL, "[chan receive, "])),

@@ -10,6 +10,9 @@ pub const CHILD: &str = "GMP_TEST_CHILD";
 
 /// The numbers of Ps with which each case is tried.
 pub const PROCS: [usize; 4] = [1, 2, 4, 8];
+/// As `PROCS`, for a case that is about one kind of wait: the kind is judged alike at each number of Ps, once without another P
+/// and once beside Ps that are idle.
+const PROCS_OF_A_WAIT: [usize; 2] = [1, 4];
 
 /// Longer than the monitor looks for a deadlock.
 pub const LONG: Duration = Duration::from_millis(1300);
@@ -82,18 +85,25 @@ pub fn dies(child: &str, texts: &[&str]) {
 
 #[track_caller]
 pub fn dies_under(child: &str, debug: &str, texts: &[&str]) {
-    dies_within(SOON, child, debug, texts);
+    dies_within(SOON, &PROCS, child, debug, texts);
 }
 
 /// The same for a child that falls asleep only after `LONG`.
 #[track_caller]
 pub fn dies_late(child: &str, texts: &[&str]) {
-    dies_within(LONG + SOON, child, "", texts);
+    dies_within(LONG + SOON, &PROCS, child, "", texts);
+}
+
+/// The same for a child whose case is one kind of wait. The report's child takes most of its CPU time to find the lines of the
+/// frames in an unoptimised program.
+#[track_caller]
+pub fn dies_waiting(child: &str, texts: &[&str]) {
+    dies_within(SOON, &PROCS_OF_A_WAIT, child, "", texts);
 }
 
 #[track_caller]
-fn dies_within(limit: Duration, child: &str, debug: &str, texts: &[&str]) {
-    for procs in PROCS {
+fn dies_within(limit: Duration, sizes: &[usize], child: &str, debug: &str, texts: &[&str]) {
+    for &procs in sizes {
         // A loaded machine may take as much longer than the limit as it adds to the start of any process; and it may be loaded
         // just in one of the tries.
         let in_time = (0..3).any(|_| {
