@@ -94,7 +94,7 @@ fn a_goroutine_of_a_class_that_yields_before_a_job_is_run_elsewhere() {
 /// it.
 #[test]
 fn a_goroutine_that_yields_before_the_batch_is_run_elsewhere() {
-    Model::new().preemptions(3).check("gosched_before_batch", || {
+    Model::new().preemptions_by_default(2).check("gosched_before_batch", || {
         let runtime = runtime(2, 2);
         let handle = Handle::of(&runtime);
         handle.use_classes();

@@ -116,7 +116,7 @@ pub(super) fn cancel_and_notify(runtime: &Runtime) {
 /// Fails by deadlock when a wait ends neither way, or when the notification is lost with the goroutine that is unwound.
 #[test]
 fn a_cancel_and_a_notification_end_a_wait_once() {
-    Model::new().check("cancel_vs_ready", || {
+    Model::new().preemptions_by_default(1).check("cancel_vs_ready", || {
         let runtime = runtime(1, 1);
         cancel_and_notify(&runtime);
         done();

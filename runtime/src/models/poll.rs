@@ -21,7 +21,7 @@ use std::time::Duration;
 /// lasts beyond the timer.
 #[test]
 fn a_timer_is_seen_by_the_m_that_goes_into_the_poller() {
-    Model::new().check("timer_vs_poller", || {
+    Model::new().preemptions_by_default(1).check("timer_vs_poller", || {
         let runtime = runtime(2, 2);
         let [sleeper, _goes_idle] = together(
             &runtime,
@@ -87,7 +87,7 @@ fn a_goroutine_that_sleeps_beside_others_sends_an_m_to_the_poller() {
 /// One M waits in the poller until a time far away when another goroutine begins a short sleep.
 #[test]
 fn an_earlier_timer_breaks_the_wait() {
-    Model::new().check("earlier_timer", || {
+    Model::new().preemptions_by_default(1).check("earlier_timer", || {
         let runtime = runtime(2, 2);
         drop(runtime.go(|| sleep(4 * LONG)));
         fall_asleep::<2>(&runtime);

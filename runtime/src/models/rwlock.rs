@@ -90,7 +90,7 @@ fn a_downgrade_keeps_writers_out_and_lets_readers_in() {
 /// A goroutine calls `waits`, which its limit ends, while a reader waits behind it, and another reader keeps the lock. Fails by
 /// deadlock when the waiting reader is not let in.
 fn one_times_out(name: &'static str, waits: fn(&RwLock<u32>) -> bool) {
-    Model::new().check(name, move || {
+    Model::new().preemptions_by_default(1).check(name, move || {
         let runtime = at_rest::<1>();
         let lock = Arc::new(RwLock::new(0));
         let reads = lock.read();

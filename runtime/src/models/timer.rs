@@ -490,7 +490,7 @@ fn parked<T: Send + 'static>(runtime: &Runtime, f: impl FnOnce() -> T + Send + '
 /// message from another channel. Fails by deadlock when the second does not hear that the turn is its own.
 #[test]
 fn a_turn_goes_on_beside_the_beat() {
-    Model::new().preemptions(2).check("turn_goes_on", || {
+    Model::new().preemptions_by_default(1).check("turn_goes_on", || {
         let runtime = at_rest::<1>();
         loom::stop_exploring();
         let timer = Timer::new(LONG);
