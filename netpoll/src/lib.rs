@@ -1,10 +1,11 @@
 //! The network poller of `gmp`: descriptors in, waiting tokens out.
 //!
-//! Two parts that do not know each other, nor timers, nor goroutines:
+//! Two parts that do not know each other, nor timers, nor goroutines, and a third for both the poller and the runtime:
 //! - [`Poller`] reports what happened to which descriptor ([`Event`]: a [`Key`] and a [`Readiness`]), once for each change.
 //!   Threads share it by reference: one thread may block in [`wait`](Poller::wait) while others look.
 //! - [`Slot`] is the meeting point of an event and the one goroutine that waits for it, Go's pollDesc: pure
 //!   transitions, which the runtime applies to its atomic words.
+//! - [`ProcessMark`] tells a process from its forked children.
 //!
 //! ```
 //! use gmp_netpoll::{Events, Key, Poller, Readiness, Timeout, Woken};
@@ -40,4 +41,5 @@ mod refused;
 pub use desc::{Block, Cause, Commit, Leave, Slot, Ticket, Unblock};
 pub use event::{Event, Key, Readiness};
 pub use events::Events;
+pub use forks::ProcessMark;
 pub use poller::{Poller, Timeout, WaitCall, Woken};

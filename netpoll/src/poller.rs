@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use crate::event::Key;
 use crate::events::{Events, WAKER};
-use crate::forks::Maker;
+use crate::forks::ProcessMark;
 use crate::refused::refused;
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
@@ -142,7 +142,8 @@ pub struct Poller {
     spare: OwnedFd,
     /// A `WaitCall`'s number.
     call: AtomicUsize,
-    maker: Maker,
+    /// The process that has made the poller.
+    made_by: ProcessMark,
 }
 
 impl Poller {
@@ -167,8 +168,8 @@ impl Poller {
         let waker = mio::Waker::new(poll.registry(), token(WAKER))
             .map_err(|err| refused("create the eventfd that ends a wait", err))?;
         let spare = spare().map_err(|err| refused("create the spare eventfd that ends a wait", err))?;
-        let (call, maker) = (AtomicUsize::new(call as usize), Maker::this_process());
-        let poller = Self { poll, waker, spare, call, maker };
+        let (call, made_by) = (AtomicUsize::new(call as usize), ProcessMark::of_this_process());
+        let poller = Self { poll, waker, spare, call, made_by };
         poller
             .register_spare(libc::EPOLL_CTL_ADD, 0)
             .map_err(|err| refused("register the spare eventfd that ends a wait", err))?;
@@ -256,14 +257,13 @@ impl Poller {
     /// Reports nothing more about `fd`, except events that another wait has fetched before: these are stale, and their
     /// generation tells. Remove a descriptor before closing it: a duplicate would keep the registration alive. In a forked
     /// child, which shares the registrations of this poller with its parent, the call does nothing: a child needs a poller of
-    /// its own. A child by _Fork(3) or a raw clone(2) is not told apart from its parent, as these run no handlers of
-    /// `pthread_atfork`.
+    /// its own. [`ProcessMark`] says which children are told from their parents.
     ///
     /// # Errors
     /// When `fd` is not registered here.
     #[doc(alias = "netpollclose")]
     pub fn remove(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
-        if !self.maker.is_this_process() {
+        if !self.made_by.is_of_this_process() {
             return Ok(());
         }
         let fd = fd.as_raw_fd();

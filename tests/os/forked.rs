@@ -1,13 +1,14 @@
 //! What a forked child that never calls exec shares with its parent, and what it does not.
 
 use common::seccomp::SYS_POLL;
-use common::{child, forked, until};
+use common::{child, forked, seccomp, until};
 use gmp::context::Context;
 use gmp::io::{PipeReader, PipeWriter, copy, pipe};
 use gmp::process::{ChildStdin, Command, Stdio};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -113,11 +114,7 @@ fn a_forked_child_reaps_its_own_children() {
 fn a_forked_child_has_timers_without_a_runtime() {
     alone("a_forked_child_has_timers_without_a_runtime", || {
         let _parents = gmp::time::after_func(Duration::from_secs(3600), || panic!("it is not that late"));
-        let ended = forked::ends(|| {
-            let (fired, fires) = channel();
-            let _own = gmp::time::after_func(Duration::ZERO, move || fired.send(()).unwrap());
-            fires.recv_timeout(Duration::from_secs(10)).is_ok()
-        });
+        let ended = forked::ends(has_timers);
         assert!(ended.success(), "{ended}");
     });
 }
@@ -144,6 +141,42 @@ fn a_forked_child_calls_what_waits_for_its_contexts() {
         cancel.cancel();
         let ended = is_told.recv().unwrap();
         drop(hold);
+        assert!(ended.success(), "{ended}");
+    });
+}
+
+/// Sets a timer that no runtime runs, and returns `true` once the timer has fired.
+fn has_timers() -> bool {
+    let (fired, fires) = channel();
+    let _own = gmp::time::after_func(Duration::ZERO, move || fired.send(()).unwrap());
+    fires.recv_timeout(Duration::from_secs(10)).is_ok()
+}
+
+/// A handler of `pthread_atfork` that the program has installed before its first call of the library runs in the child before
+/// any of the library's. Fails when that handler's timer waits for the parent's timer thread.
+#[test]
+fn a_forked_child_has_timers_in_its_first_handler() {
+    static HAS_TIMERS: AtomicBool = AtomicBool::new(false);
+    extern "C" fn in_child() {
+        HAS_TIMERS.store(has_timers(), SeqCst);
+    }
+    alone("a_forked_child_has_timers_in_its_first_handler", || {
+        // SAFETY: the function is called in a child whose parent's other threads hold no lock.
+        assert_eq!(unsafe { libc::pthread_atfork(None, None, Some(in_child)) }, 0);
+        let _parents = gmp::time::after_func(Duration::from_secs(3600), || panic!("it is not that late"));
+        let ended = forked::ends(|| HAS_TIMERS.load(SeqCst));
+        assert!(ended.success(), "{ended}");
+    });
+}
+
+/// The kernel is too old to wipe a page in a child, or forbids it. Fails when such a child is not told from its parent.
+#[test]
+fn a_forked_child_is_told_from_its_parent_where_no_page_is_wiped() {
+    alone("a_forked_child_is_told_from_its_parent_where_no_page_is_wiped", || {
+        const MOST: u32 = libc::MADV_WIPEONFORK as u32 - 1;
+        seccomp::refuse_above(libc::SYS_madvise, 2, MOST, libc::EINVAL);
+        let _parents = gmp::time::after_func(Duration::from_secs(3600), || panic!("it is not that late"));
+        let ended = forked::ends(|| has_timers() && forked::ends(has_timers).success());
         assert!(ended.success(), "{ended}");
     });
 }

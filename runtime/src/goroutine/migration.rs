@@ -359,11 +359,11 @@
 //! between .cfi_startproc and .cfi_endproc directives". Leave that flag out, or set `debug = "line-tables-only"` in the
 //! profile.
 //!
-//! After `fork` the child has one thread and none of the runtime's: that thread may only `exec` or `_exit`. The same holds
-//! without a runtime in a process that has had one, has set a timer, has dropped a [`Child`](crate::process::Child) or has made
-//! a receiver of signals: in the child the library takes the threads that serve these for started, but the child has none of
-//! them. In such a child SIGQUIT asks for no dump, but ends the process as usual. A server that forks its workers should use
-//! this library in the workers only.
+//! After `fork` the child has one thread and none of the runtime's: that thread may only `exec` or `_exit`. In a child of a
+//! process whose runtimes have all ended, timers, contexts, receivers of signals and dropped [`Child`](crate::process::Child)s
+//! that the child makes are served, as the library starts the threads for these anew. But a lock that another thread of the
+//! parent holds at the moment of the fork stays locked in the child. In a child without a runtime of its own SIGQUIT asks for
+//! no dump, but ends the process as usual. A server that forks its workers should use this library in the workers only.
 //!
 //! # The `generator` backend
 //!

@@ -3,33 +3,6 @@
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::ptr;
-use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
-
-/// The process whose threads or descriptors a static describes. A forked child has a copy of the memory, but not the threads.
-/// (A parent and a child that are each the first process of a PID namespace have the same number, and are not told apart.)
-pub(crate) struct Server(AtomicI32);
-
-impl Server {
-    pub(crate) const fn new() -> Self {
-        Server(AtomicI32::new(0))
-    }
-
-    fn own() -> libc::pid_t {
-        // SAFETY: no preconditions.
-        unsafe { libc::getpid() }
-    }
-
-    /// Notes that this process owns them. A handler that asks is installed after that.
-    pub(crate) fn is_this_process(&self) {
-        // Relaxed: the handler runs in this process, and is installed after this.
-        self.0.store(Self::own(), Relaxed);
-    }
-
-    /// Returns `true` in a forked child, in which a signal may come before it runs its program.
-    pub(crate) fn is_forked(&self) -> bool {
-        self.0.load(Relaxed) != Self::own()
-    }
-}
 
 /// Returns the action of a signal; with `next`, sets that action and returns the one before.
 pub(crate) fn exchange(signal: c_int, next: Option<&libc::sigaction>) -> io::Result<libc::sigaction> {

@@ -135,7 +135,6 @@ impl Native {
         hook::install();
         overflow::install();
         barrier::register();
-        quit::is_this_process();
         Ok(Native { poller: Poller::new()?, stacks: StackPool::new(max_stack_bytes, guard) })
     }
 

@@ -1,22 +1,13 @@
 //! SIGQUIT, as the kernel sends it.
 
 use super::end::end_by;
-use super::shared::{shared, shared_if_made};
-use crate::host::handler::{Server, keeping_errno};
+use super::shared::shared_if_made;
+use crate::host::handler::keeping_errno;
 use crate::m::note::Note;
 use crate::sched::watch::quit::Heard;
 
-/// The process that has the monitors.
-static MONITORS: Server = Server::new();
-
-/// Notes that this process has the monitors.
-pub(super) fn is_this_process() {
-    // A forked child has its parent's handler, which makes no values.
-    let _made = shared();
-    MONITORS.is_this_process();
-}
-
-/// Returns the address of the handler, which reads the values of the process if they are there, and never makes them.
+/// Returns the address of the handler, which reads the values of the process if they are there, and never makes them. A forked
+/// child has its parent's handler, and at first no values.
 pub(super) fn handler() -> usize {
     on_quit as *const () as usize
 }
@@ -24,9 +15,7 @@ pub(super) fn handler() -> usize {
 /// Does only what a signal handler may: atomics, a futex wake, and the end of the process.
 extern "C" fn on_quit(signal: libc::c_int) {
     keeping_errno(|| {
-        if MONITORS.is_forked()
-            || shared_if_made().is_none_or(|shared| shared.quit.ask(Note::alarm) == Heard::No)
-        {
+        if shared_if_made().is_none_or(|shared| shared.quit.ask(Note::alarm) == Heard::No) {
             end_by(signal);
         }
     });

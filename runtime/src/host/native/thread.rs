@@ -1,6 +1,7 @@
 //! Threads and futexes.
 
 use super::clock;
+use super::shared::starting;
 use super::stderr::say;
 use gmp_timers::Nanos;
 use std::io;
@@ -38,9 +39,7 @@ const MOST_STARTING: usize = 16;
 /// whether there is room for the mappings of all threads that have not got to their bodies. The program's mappings meanwhile,
 /// or the look of another start, may take that room: then std ends the process all the same. So a runtime starts its first two
 /// threads one after the other (`await_starts`), and a thread of the reaper waits for other starts, too.
-struct Starting(());
-
-static STARTING: AtomicUsize = AtomicUsize::new(0);
+struct Starting(&'static AtomicUsize);
 
 impl Starting {
     /// # Errors
@@ -49,8 +48,9 @@ impl Starting {
         let stack = stack.unwrap_or_else(stack_size);
         // Relaxed: a count. A thread that has got to its body and is still counted only makes the look find more room than is
         // needed.
-        let starting = STARTING.fetch_add(1, Relaxed) + 1;
-        let this = Starting(());
+        let count = starting();
+        let starting = count.fetch_add(1, Relaxed) + 1;
+        let this = Starting(count);
         look_for_room(stack, starting.min(MOST_STARTING)).map_err(|refused| {
             let limits = match refused.raw_os_error() {
                 // The process has asked that its mappings be locked.
@@ -75,21 +75,15 @@ impl Starting {
 impl Drop for Starting {
     fn drop(&mut self) {
         // Relaxed: as in `begin`.
-        STARTING.fetch_sub(1, Relaxed);
+        self.0.fetch_sub(1, Relaxed);
     }
-}
-
-/// In a forked child, before all else: the threads that the parent was starting are not there.
-pub(super) fn forget_starts() {
-    // Relaxed: the child has this thread alone.
-    STARTING.store(0, Relaxed);
 }
 
 /// Waits until no thread is starting, for `limit` at most.
 pub(super) fn await_starts(limit: Duration) {
-    let until = clock::now().saturating_add(limit);
+    let (starting, until) = (starting(), clock::now().saturating_add(limit));
     // Relaxed: a count.
-    while STARTING.load(Relaxed) > 0 && clock::now() < until {
+    while starting.load(Relaxed) > 0 && clock::now() < until {
         std::thread::yield_now();
     }
 }

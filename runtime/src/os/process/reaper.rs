@@ -14,9 +14,9 @@
 
 use super::child::Process;
 use super::outcome::Outcome;
-use crate::host::handler::Server;
 use crate::host::{Active, Threads};
 use crate::net::sys;
+use gmp_netpoll::ProcessMark;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -56,7 +56,7 @@ impl Orphans {
 
 static ORPHANS: Mutex<Orphans> = Mutex::new(Orphans::NONE);
 /// The process that has the thread.
-static REAPER: Server = Server::new();
+static REAPER: ProcessMark = ProcessMark::none();
 
 fn orphans() -> MutexGuard<'static, Orphans> {
     // No code panics under this lock.
@@ -76,9 +76,9 @@ pub(super) fn adopt(process: Process) {
     let ends = ends.into_inner();
     let mut orphans = orphans();
     // The thread, the bell and the children in the list are the parent's.
-    if REAPER.is_forked() {
+    if !REAPER.is_of_this_process() {
         *orphans = Orphans::NONE;
-        REAPER.is_this_process();
+        REAPER.renew();
     }
     orphans.new.push(Orphan { outcome, ends, late: false });
     match &orphans.bell {

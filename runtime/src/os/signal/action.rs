@@ -21,8 +21,9 @@
 
 use super::number::Signal;
 use super::pending::Pending;
-use crate::host::handler::{self, Server, call, keeping_errno};
+use crate::host::handler::{self, call, keeping_errno};
 use crate::host::{Active, Process};
+use gmp_netpoll::ProcessMark;
 use std::ffi::{c_int, c_void};
 use std::io;
 use std::ptr;
@@ -31,7 +32,7 @@ use std::sync::atomic::Ordering::{Acquire, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicPtr};
 
 /// The process that has the thread of `registry.rs`.
-pub(super) static SERVER: Server = Server::new();
+pub(super) static SERVER: ProcessMark = ProcessMark::none();
 static PENDING: OnceLock<Pending> = OnceLock::new();
 
 /// The signals that the handler hands to the thread.
@@ -317,7 +318,7 @@ unsafe fn handle(signal: Signal, info: *mut libc::siginfo_t, context: *mut c_voi
         }
     };
     // In a forked child no thread serves the receivers, so the child has the action from before.
-    let listens = || slot(signal).listens() && !SERVER.is_forked();
+    let listens = || slot(signal).listens() && SERVER.is_of_this_process();
     // H1.
     if listens() {
         tell();

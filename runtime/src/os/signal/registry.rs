@@ -129,9 +129,9 @@ pub(crate) fn listen(
 ) -> io::Result<Registration> {
     let tell: Arc<Tell> = Arc::new(tell);
     let mut registry = registry();
-    if SERVER.is_forked() {
+    if !SERVER.is_of_this_process() {
         registry.begin_anew();
-        SERVER.is_this_process();
+        SERVER.renew();
     }
     if !registry.thread {
         // Not asleep from here on, until the thread ends.

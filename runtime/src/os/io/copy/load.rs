@@ -2,8 +2,8 @@
 //! process keeps a few for the next copy, as long as a copy is under way.
 
 use super::moves::{self, Waits};
-use crate::host::handler::Server;
 use crate::net::sys;
+use gmp_netpoll::ProcessMark;
 use std::io;
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -30,7 +30,7 @@ impl Shelf {
 
 static SHELF: Mutex<Shelf> = Mutex::new(Shelf::EMPTY);
 /// The process whose copies the shelf counts.
-static KEEPER: Server = Server::new();
+static KEEPER: ProcessMark = ProcessMark::none();
 
 fn shelf() -> MutexGuard<'static, Shelf> {
     // No code panics under this lock.
@@ -44,9 +44,9 @@ impl UnderWay {
     pub(super) fn new() -> Self {
         let mut shelf = shelf();
         // What is kept, and what is under way, is the parent's: the two processes would mix their bytes in one pipe.
-        if KEEPER.is_forked() {
+        if !KEEPER.is_of_this_process() {
             *shelf = Shelf::EMPTY;
-            KEEPER.is_this_process();
+            KEEPER.renew();
         }
         shelf.copies += 1;
         UnderWay
