@@ -11,6 +11,7 @@ mod iter;
 mod many;
 mod programs;
 mod promises;
+mod promises_left;
 mod rendezvous;
 mod select;
 mod storm;

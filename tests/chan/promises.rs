@@ -2,37 +2,34 @@
 //! whether the promise is kept, withdrawn, or left behind by the end of a runtime, the receiver that waits for it is
 //! told.
 
-use common::child;
 use common::crew::{CREWS, Crew, Member, each, everyone, join_all, on_thread};
 use common::gate::Gate;
 use common::random::{Random, rounds};
-use common::{PROCS, runtime, until, watched};
+use common::{PROCS, runtime};
 use gmp::chan::{
-    Receiver, RecvError, Select, SelectedOperation, SendError, Sender, TryRecvError, TrySendError, bounded,
-    never, unbounded,
+    Receiver, RecvError, Select, SelectedOperation, SendError, Sender, TrySendError, bounded, never,
 };
 use gmp::context::Context;
 use gmp::{Runtime, select, select_biased};
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::thread;
 use std::time::{Duration, Instant};
 
-const SHORT_LIMIT: Duration = Duration::from_millis(3);
+pub(super) const SHORT_LIMIT: Duration = Duration::from_millis(3);
+
 /// Longer than the end of a runtime takes.
 const LONG: Duration = Duration::from_secs(20);
 
 /// A chosen send, which can go on at once.
-fn promise(s: &Sender<u32>) -> SelectedOperation<'_> {
+pub(super) fn promise(s: &Sender<u32>) -> SelectedOperation<'_> {
     let mut select = Select::new();
     select.send(s);
     select.try_select().expect("a send is ready")
 }
 
 /// Withdraws a promise: its message unwinds.
-fn call_off(promise: SelectedOperation<'_>) {
+pub(super) fn call_off(promise: SelectedOperation<'_>) {
     let unwound: Result<Infallible, _> = catch_unwind(AssertUnwindSafe(move || {
         let _promise = promise;
         resume_unwind(Box::new("no message"))
@@ -42,7 +39,7 @@ fn call_off(promise: SelectedOperation<'_>) {
 }
 
 /// Makes a member promise a message and, when `meanwhile` is over, do this with the promise, without a pause.
-fn in_suspense<T: Send + 'static>(
+pub(super) fn in_suspense<T: Send + 'static>(
     crew: &Crew<'_>,
     s: &Sender<u32>,
     meanwhile: impl FnOnce(),
@@ -65,7 +62,10 @@ fn in_suspense<T: Send + 'static>(
 }
 
 /// Makes the next member do this, and returns when that member waits.
-fn waiting<'a, T: Send + 'static>(crew: &Crew<'a>, f: impl FnOnce() -> T + Send + 'static) -> Member<'a, T> {
+pub(super) fn waiting<'a, T: Send + 'static>(
+    crew: &Crew<'a>,
+    f: impl FnOnce() -> T + Send + 'static,
+) -> Member<'a, T> {
     let member = crew.go(f);
     member.until_it_waits();
     member
@@ -239,6 +239,7 @@ fn a_receive_waits_a_moment_past_its_limit_for_what_was_promised_to_it() {
 
 /// Returns what a receive with a limit, or a receive that does not wait, has returned: a message, if any.
 type InTime = fn(&Receiver<u32>) -> Option<u32>;
+
 const IN_TIME: [InTime; 6] = [
     |r| r.try_recv().ok(),
     |r| r.recv_timeout(SHORT_LIMIT).ok(),
@@ -472,45 +473,19 @@ fn a_watcher_of_a_promised_slot_hears_only_of_what_could_complete() {
 }
 
 /// The ways to wait for a message.
-type Way = fn(&Receiver<u32>) -> Result<u32, RecvError>;
-const WAYS: [Way; 2] =
+pub(super) type Way = fn(&Receiver<u32>) -> Result<u32, RecvError>;
+
+pub(super) const WAYS: [Way; 2] =
     [|r| r.recv(), |r| select! { recv(r) -> got => got, recv(never::<()>()) -> _ => unreachable!() }];
 
-fn in_the_dynamic_form(r: &Receiver<u32>) -> Result<u32, RecvError> {
+pub(super) fn in_the_dynamic_form(r: &Receiver<u32>) -> Result<u32, RecvError> {
     let mut select = Select::new();
     select.recv(r);
     select.select().recv(r)
 }
 
-/// Makes a goroutine of this runtime do this, and returns when that goroutine waits.
-fn wait_on(rt: &Runtime, f: impl FnOnce() + Send + 'static) {
-    Member::Goroutine(rt, rt.go(f)).until_it_waits();
-}
-
-/// A runtime with a goroutine that waits for a message.
-fn with_a_receiver(procs: usize, r: &Receiver<u32>, way: Way) -> Runtime {
-    let (rt, r) = (runtime(procs), r.clone());
-    wait_on(&rt, move || unreachable!("{:?}", way(&r)));
-    rt
-}
-
-/// Takes every P of a runtime, and keeps it from all goroutines until the gate is open; in a process without retakes.
-fn keep_all(rt: &Runtime, procs: usize, gate: &Gate) {
-    let kept = Arc::new(AtomicUsize::new(0));
-    for _ in 0..procs {
-        let (kept, gate) = (Arc::clone(&kept), gate.clone());
-        drop(rt.go(move || {
-            kept.fetch_add(1, SeqCst);
-            while !gate.is_open() {
-                thread::yield_now();
-            }
-        }));
-    }
-    until(|| kept.load(SeqCst) == procs);
-}
-
 /// Ends a runtime whose Ps are kept, and opens the gate when the end has begun; or when it is over.
-fn end_of_kept(rt: Runtime, gate: &Gate, in_time: bool) {
+pub(super) fn end_of_kept(rt: Runtime, gate: &Gate, in_time: bool) {
     if in_time {
         let ending = on_thread(move || rt.shutdown(LONG));
         ending.until_it_waits();
@@ -520,228 +495,6 @@ fn end_of_kept(rt: Runtime, gate: &Gate, in_time: bool) {
         rt.shutdown(SHORT_LIMIT);
         gate.open();
     }
-}
-
-/// Fails if the message is lost: the receiver that was put back will never look for it.
-#[test]
-fn a_receiver_that_is_put_back_after_the_end_of_its_runtime_gets_nothing() {
-    for procs in PROCS {
-        watched(procs, || {
-            for way in WAYS {
-                let (s, r) = bounded(0);
-                let rt = with_a_receiver(procs, &r, way);
-                let promise = promise(&s);
-                // Its wait is claimed, so the runtime would wait for it.
-                rt.shutdown(SHORT_LIMIT);
-                call_off(promise);
-                assert_eq!(s.try_send(5), Err(TrySendError::Full(5)));
-            }
-        });
-    }
-}
-
-/// Fails by a hang when the message is handed to a goroutine that was left behind, and the present waiter gets none.
-#[test]
-fn a_promise_to_a_left_receiver_is_kept_with_another() {
-    everyone(|crew| {
-        for (procs, way) in [(1, WAYS[0]), (2, WAYS[1])] {
-            let (s, r) = bounded(0);
-            let rt = with_a_receiver(procs, &r, way);
-            let mut receiver = None;
-            in_suspense(
-                crew,
-                &s,
-                || {
-                    // The receiver's wait is claimed, as above.
-                    rt.shutdown(SHORT_LIMIT);
-                    receiver = Some(waiting(crew, move || way(&r)));
-                },
-                |promise, s| promise.send(s, 5).unwrap(),
-            );
-            assert_eq!(receiver.unwrap().join(), Ok(5));
-        }
-    });
-}
-
-/// A select waits to send, a receiver claims it, and the select does not run again before its runtime ends. Fails by a hang:
-/// the receiver waits for its message.
-#[test]
-fn the_end_of_a_runtime_tells_the_receiver_of_a_select_that_was_chosen_and_has_not_run() {
-    child::without_retakes(
-        "the_end_of_a_runtime_tells_the_receiver_of_a_select_that_was_chosen_and_has_not_run",
-        || {
-            everyone(|crew| {
-                for procs in [1, 2] {
-                    let (rt, gate, (s, r)) = (runtime(procs), Gate::default(), bounded(0));
-                    let theirs = s.clone();
-                    wait_on(&rt, move || select! { send(theirs, 1) -> _ => {} });
-                    keep_all(&rt, procs, &gate);
-                    let receiver = waiting(crew, move || r.recv());
-                    end_of_kept(rt, &gate, false);
-                    assert_eq!(s.send(2), Ok(()));
-                    assert_eq!(receiver.join(), Ok(2));
-                }
-            });
-        },
-    );
-}
-
-/// A thread tries to receive from such a select, and gives up before the select has run. Fails by a hang of the thread, or if
-/// the end of the runtime looks for the thread, which has gone.
-#[test]
-fn a_select_that_was_chosen_may_be_left_behind_after_its_receiver_has_gone() {
-    child::without_retakes("a_select_that_was_chosen_may_be_left_behind_after_its_receiver_has_gone", || {
-        for procs in PROCS {
-            watched(procs, || {
-                let (rt, gate, (s, r)) = (runtime(procs), Gate::default(), bounded(0));
-                let theirs = s.clone();
-                wait_on(&rt, move || select! { send(theirs, 1) -> _ => {} });
-                keep_all(&rt, procs, &gate);
-                let theirs = r.clone();
-                assert_eq!(on_thread(move || theirs.try_recv()).join(), Err(TryRecvError::Empty));
-                end_of_kept(rt, &gate, false);
-                assert_eq!(s.try_send(2), Err(TrySendError::Full(2)));
-                drop(r);
-            });
-        }
-    });
-}
-
-/// A goroutine that the end of a context has woken is queued for a P when its runtime ends. Fails if the goroutine's wait is
-/// still open, and a message is lost in it.
-#[test]
-fn a_receiver_that_was_interrupted_and_has_not_run_when_its_runtime_ends_gets_nothing() {
-    child::without_retakes(
-        "a_receiver_that_was_interrupted_and_has_not_run_when_its_runtime_ends_gets_nothing",
-        || {
-            for (procs, in_time) in PROCS.into_iter().flat_map(|procs| [(procs, true), (procs, false)]) {
-                watched(procs, || {
-                    for way in WAYS {
-                        let (rt, gate, (s, r)) = (runtime(procs), Gate::default(), bounded(0));
-                        let (ctx, cancel) = Context::background().with_cancel();
-                        let theirs = r.clone();
-                        wait_on(&rt, move || {
-                            let _it_has_run_after_all = ctx.run(|| way(&theirs));
-                        });
-                        keep_all(&rt, procs, &gate);
-                        cancel.cancel();
-                        end_of_kept(rt, &gate, in_time);
-                        assert_eq!(s.try_send(5), Err(TrySendError::Full(5)));
-                    }
-                });
-            }
-        },
-    );
-}
-
-/// The only sender of a reply comes in a message whose last receiver goes while that message is evaluated. Fails when the send
-/// succeeds: the message, with the reply that its sender waits for, would stay in the channel for ever.
-#[test]
-fn a_message_comes_back_when_the_last_receiver_has_gone() {
-    everyone(|crew| {
-        for (dynamic, closes) in [(false, false), (false, true), (true, false), (true, true)] {
-            for (work, jobs) in [bounded(1), bounded(4), unbounded()] {
-                let (promised, gone) = (Gate::default(), Gate::default());
-                let asks = crew.go({
-                    let (promised, gone) = (promised.clone(), gone.clone());
-                    move || {
-                        let (reply, answer) = bounded::<()>(1);
-                        let meanwhile = || {
-                            promised.open();
-                            gone.pass();
-                        };
-                        let sent = if dynamic {
-                            let mut select = Select::new();
-                            select.send(&work);
-                            let promise = select.select();
-                            meanwhile();
-                            promise.send(&work, reply)
-                        } else {
-                            select! { send(work, { meanwhile(); reply }) -> sent => sent }
-                        };
-                        let SendError(reply) = sent.unwrap_err();
-                        assert_eq!((work.len(), work.try_send(reply).is_err()), (0, true));
-                        answer.recv()
-                    }
-                });
-                promised.pass();
-                let last = jobs.clone();
-                drop(jobs);
-                assert!(!closes || last.close());
-                drop(last);
-                gone.open();
-                assert_eq!(asks.join(), Err(RecvError));
-            }
-        }
-    });
-}
-
-/// Fails by an error or a hang when a close that leaves a receiver ends a promise.
-#[test]
-fn a_promise_to_a_closed_channel_is_kept_as_long_as_a_receiver_is_there() {
-    everyone(|crew| {
-        for (s, r) in [bounded(1), unbounded()] {
-            let other = r.clone();
-            let sent = in_suspense(
-                crew,
-                &s,
-                || {
-                    assert!(s.close());
-                    drop(other);
-                },
-                |promise, s| promise.send(s, 7),
-            );
-            assert_eq!((sent, r.recv(), r.recv()), (Ok(()), Ok(7), Err(RecvError)));
-        }
-    });
-}
-
-/// A value whose drop counts, and panics unless the thread is panicking already.
-struct Bad(Arc<AtomicUsize>);
-
-impl Drop for Bad {
-    fn drop(&mut self) {
-        self.0.fetch_add(1, SeqCst);
-        if !thread::panicking() {
-            resume_unwind(Box::new("bad"));
-        }
-    }
-}
-
-/// Drops a value that holds a `Bad`. Returns the number of drops until then.
-fn drop_bad<T>(drops: &Arc<AtomicUsize>, bad: T) -> usize {
-    let unwound = catch_unwind(AssertUnwindSafe(|| drop(bad)));
-    assert_eq!(unwound.unwrap_err().downcast_ref(), Some(&"bad"));
-    drops.load(SeqCst)
-}
-
-/// Fails if a message whose drop panics is dropped twice, keeps others from being dropped, or breaks the channel.
-#[test]
-fn a_drop_that_panics_is_survived_where_a_channel_drops_a_message() {
-    everyone(|crew| {
-        crew.run(|| {
-            let drops = Arc::new(AtomicUsize::new(0));
-            let bad = || Bad(Arc::clone(&drops));
-            let (s, r) = bounded(3);
-            (0..3).for_each(|_| assert!(s.send(bad()).is_ok()));
-            assert_eq!(drop_bad(&drops, r), 3, "the last receiver takes what is left with it");
-            let given_back = s.try_send(bad());
-            assert!(given_back.is_err());
-            assert_eq!(drop_bad(&drops, given_back), 4);
-
-            let (s, r) = bounded(3);
-            assert!(s.send(bad()).is_ok());
-            let mut select = Select::new();
-            select.recv(&r);
-            assert_eq!(drop_bad(&drops, select.select()), 5, "it was received, and not taken");
-            assert!(s.send(bad()).is_ok());
-            let got = r.try_recv();
-            assert!(got.is_ok() && r.is_empty());
-            assert_eq!(drop_bad(&drops, got), 6);
-            drop((s, r));
-            assert_eq!(drops.load(SeqCst), 6);
-        });
-    });
 }
 
 /// Fails if a message overtakes another of the same sender, or is lost, while promises among them are called off.

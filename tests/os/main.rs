@@ -19,3 +19,4 @@ mod process_ends;
 mod process_numbers;
 mod signal;
 mod watched;
+mod watched_input;

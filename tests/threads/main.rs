@@ -14,6 +14,7 @@ mod migrate;
 mod own_frame;
 mod procs;
 mod refused;
+mod refused_threads;
 mod shutdown;
 mod thread_ends;
 mod thread_start;
