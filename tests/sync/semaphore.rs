@@ -1,12 +1,15 @@
 //! `Semaphore`.
 
 use crate::support::{cast, rounds, with_every_cast};
+use common::cpu::cost;
 use common::{everywhere, until};
 use gmp::context::{Context, ContextError};
+use gmp::sync::futures::AcquirePermits;
 use gmp::sync::{
     AcquireContextError, AcquireError, AcquireTimeoutError, OwnedSemaphorePermit, Semaphore, SemaphorePermit,
     TryAcquireError,
 };
+use std::collections::VecDeque;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -346,4 +349,48 @@ fn permits_that_are_added_meet_requests_that_were_too_large() {
         permits.release(1);
         assert!(permits.try_acquire(3) && !permits.try_acquire(1));
     });
+}
+
+/// Returns the least of three times in which a thread makes `requests` requests for more than the capacity, the largest first,
+/// and raises the capacity to the size of each.
+fn least_cost_of_raising(requests: usize) -> Duration {
+    let raise = || {
+        let permits = Semaphore::new(0);
+        let mut futures: Vec<_> =
+            (1..=requests).rev().map(|size| Box::pin(permits.acquire_async(size))).collect();
+        for future in &mut futures {
+            assert!(future.as_mut().poll(&mut task::Context::from_waker(Waker::noop())).is_pending());
+        }
+        (0..requests).for_each(|_| permits.add_permits(1));
+        while futures.pop().is_some() {}
+    };
+    (0..3).map(|_| cost(raise)).min().unwrap()
+}
+
+/// Fails when each `add_permits` looks at all requests for more than the capacity: four times as many then take sixteen times
+/// as long.
+#[test]
+fn a_capacity_rises_past_many_requests() {
+    let (few, many) = (least_cost_of_raising(2500), least_cost_of_raising(10_000));
+    assert!(many < 9 * few, "{few:?}, {many:?}");
+}
+
+/// Fails when requests of one size join before those of another size that came first.
+#[test]
+fn requests_for_more_than_the_capacity_join_in_their_order() {
+    let permits = Semaphore::new(1);
+    let poll = |future: &mut std::pin::Pin<Box<AcquirePermits<'_>>>| {
+        let answer = future.as_mut().poll(&mut task::Context::from_waker(Waker::noop()));
+        matches!(answer, task::Poll::Ready(Ok(_gives_back)))
+    };
+    let mut waiting = [3, 2, 2, 3].map(|size| Box::pin(permits.acquire_async(size)));
+    assert!(waiting.iter_mut().all(|future| !poll(future)));
+    let [first, gone, second, third] = waiting;
+    drop(gone);
+    permits.add_permits(2);
+    let mut waiting = VecDeque::from([first, second, third]);
+    while let Some(mut next) = waiting.pop_front() {
+        assert!(waiting.iter_mut().all(|future| !poll(future)));
+        assert!(poll(&mut next));
+    }
 }

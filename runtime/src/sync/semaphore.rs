@@ -1,9 +1,9 @@
 //! A semaphore: a number of permits, granted in the order of the requests.
 //!
-//! Two queues lie under one lock: requests that the capacity can meet, in order, and requests for more than the capacity, which
-//! wait for `add_permits` and hold no other request back. A record's size and the capacity say in which queue the record is,
-//! and `add_permits` moves the records that the new capacity can meet. `close` notifies all waiters, and marks their records as
-//! closed.
+//! Under one lock lie a queue of the requests that the capacity can meet, in order, and a queue for each size of requests for
+//! more than the capacity, which wait for `add_permits` and hold no other request back. A record's size and the capacity say in
+//! which queue the record is, and `add_permits` moves the records that the new capacity can meet, and looks at no other: each
+//! record moves once at most. `close` notifies all waiters, and marks their records as closed.
 
 mod err;
 mod future;
@@ -25,7 +25,8 @@ use crate::wait::task::Readied;
 use crate::wait::waiter::{How, Wait};
 use gmp_timers::Nanos;
 use std::cell::Cell;
-use std::fmt;
+use std::collections::{BTreeMap, btree_map};
+use std::{fmt, iter, mem};
 
 /// Grants permits, up to a capacity; a request can be for several at once.
 ///
@@ -96,14 +97,21 @@ struct State {
     free: usize,
     closed: bool,
     waiters: WaitQueue<Ask>,
-    /// Requests for more than the capacity.
-    too_large: WaitQueue<Ask>,
+    /// Requests for more than the capacity, by their size. A queue may be empty only inside a critical section, or if its
+    /// records can't be notified.
+    too_large: BTreeMap<usize, WaitQueue<Ask>>,
+    /// How many requests have joined a queue.
+    asked: u64,
 }
 
 impl HasWaitQueue for State {
     type Want = Ask;
     fn waiters(&mut self, want: &Ask) -> &mut WaitQueue<Ask> {
-        if want.permits > self.capacity { &mut self.too_large } else { &mut self.waiters }
+        if want.permits > self.capacity {
+            self.too_large.entry(want.permits).or_insert_with(WaitQueue::new)
+        } else {
+            &mut self.waiters
+        }
     }
     fn settle(ask: &Ask, notified: bool) -> Readied<Active> {
         let granted = notified && !ask.closed.get();
@@ -117,6 +125,8 @@ impl HasWaitQueue for State {
 struct Ask {
     semaphore: *const Semaphore,
     permits: usize,
+    /// Requests have rising numbers.
+    number: u64,
     /// The request was notified of the close, and has no permits. Written by the notifier.
     closed: Cell<bool>,
 }
@@ -147,9 +157,25 @@ impl State {
         takes
     }
 
+    /// Makes the request of a caller that is about to wait.
+    fn ask(&mut self, semaphore: &Semaphore, permits: usize) -> Ask {
+        self.asked += 1;
+        Ask { semaphore, permits, number: self.asked, closed: Cell::new(false) }
+    }
+
+    /// A request for `permits` has left its queue: grants the requests that this one held back.
+    fn let_go(&mut self, permits: usize, notified: &mut Notified<Ask>) {
+        if let btree_map::Entry::Occupied(queue) = self.too_large.entry(permits)
+            && queue.get().is_empty()
+        {
+            queue.remove();
+        }
+        self.grant(notified);
+    }
+
     /// Returns how many requests wait, including those for more than the capacity.
     fn waiting(&self) -> usize {
-        self.waiters.len() + self.too_large.len()
+        self.waiters.len() + self.too_large.values().map(WaitQueue::len).sum::<usize>()
     }
 
     /// Grants requests at the head of the queue, as long as they fit.
@@ -165,8 +191,14 @@ impl Semaphore {
     const_fn! {
         /// Makes a semaphore with `capacity` permits, all free.
         pub fn new(capacity: usize) -> Self {
-            let (waiters, too_large) = (WaitQueue::new(), WaitQueue::new());
-            let state = State { capacity, free: capacity, closed: false, waiters, too_large };
+            let state = State {
+                capacity,
+                free: capacity,
+                closed: false,
+                waiters: WaitQueue::new(),
+                too_large: BTreeMap::new(),
+                asked: 0,
+            };
             Semaphore { state: Mutex::new(Rank::WaitQueue, state) }
         }
     }
@@ -262,13 +294,13 @@ impl Semaphore {
             wait.withdraw();
             return if closed { Err(Refused::Closed) } else { Ok(()) };
         }
-        let ask = Ask { semaphore: self, permits, closed: Cell::new(false) };
+        let ask = state.ask(self, permits);
         match wait_in(wait, &self.state, state, (ask, Position::Back), how) {
             Ok(ask) if ask.closed.get() => Err(Refused::Closed),
             Ok(_granted) => Ok(()),
             Err(Left { mut state, by }) => {
                 let mut notified = Notified::new();
-                unless!(SemaphoreLeavesQuietly, state.grant(&mut notified));
+                unless!(SemaphoreLeavesQuietly, state.let_go(permits, &mut notified));
                 drop(state);
                 notified.ready();
                 Err(by.map_or(Refused::Late, Refused::Interrupted))
@@ -369,7 +401,9 @@ impl Semaphore {
         let capacity = state.capacity.checked_add(permits);
         if let Some(capacity) = capacity {
             let State { waiters, too_large, .. } = &mut *state;
-            too_large.move_if(waiters, |ask| ask.permits <= capacity);
+            let can_meet = |queue: &btree_map::OccupiedEntry<_, _>| *queue.key() <= capacity;
+            let next = || too_large.first_entry().filter(can_meet).map(btree_map::OccupiedEntry::remove);
+            waiters.append(iter::from_fn(next).collect(), |ask| ask.number);
             state.capacity = capacity;
             state.free += permits;
             state.grant(&mut notified);
@@ -409,9 +443,9 @@ impl Semaphore {
     pub fn close(&self) -> bool {
         let mut notified = Notified::new();
         let mut state = self.state.lock();
-        let closes = !std::mem::replace(&mut state.closed, true);
+        let closes = !mem::replace(&mut state.closed, true);
         let State { waiters, too_large, .. } = &mut *state;
-        for queue in [waiters, too_large] {
+        for queue in iter::once(waiters).chain(mem::take(too_large).values_mut()) {
             while let Some(record) = queue.notify(&mut notified) {
                 record.want.closed.set(true);
             }

@@ -151,20 +151,17 @@ impl<W> WaitQueue<W> {
         None
     }
 
-    /// Moves the waiters for whose request `right` returns `true` to the end of another queue under the same lock, in their
-    /// order.
-    pub(crate) fn move_if(&mut self, to: &mut WaitQueue<W>, right: impl Fn(&W) -> bool) {
-        let mut at = self.0.front();
-        while let Some(record) = at {
-            at = self.0.next(record);
-            // SAFETY: the record stands in this queue, whose lock is held; then in the other one, until its owner or a
-            // notifier takes it out.
-            unsafe {
-                if right(&record.as_ref().value.want) {
-                    self.0.remove(record);
-                    to.0.push_back(record);
-                }
-            }
+    /// Moves the waiters of other queues under the same lock to the end of this one, in the order of `number`.
+    pub(crate) fn append(&mut self, others: Vec<WaitQueue<W>>, number: impl Fn(&W) -> u64) {
+        let mut records = Vec::new();
+        for mut other in others {
+            records.extend(std::iter::from_fn(|| other.0.pop_front()));
+        }
+        // SAFETY: the record stood in a queue whose lock is held, and so stays until that lock is free.
+        records.sort_unstable_by_key(|record| number(unsafe { &record.as_ref().value.want }));
+        for record in records {
+            // SAFETY: as above; the record stands in no queue, and then in this one until its owner or a notifier takes it out.
+            unsafe { self.0.push_back(record) };
         }
     }
 

@@ -3,13 +3,12 @@
 //! A request joins the queue in the first poll that finds too few permits. The drop of a request that was granted gives the
 //! permits back; the drop of any other request lets the requests proceed that it held back.
 
-use super::{AcquireError, Ask, Semaphore, State};
+use super::{AcquireError, Semaphore, State};
 use crate::prim::Arc;
 use crate::prim::hooks::*;
 use crate::sync::futures::{AcquireOwned, AcquirePermits};
 use crate::sync::wait_queue::{Gone, Notified, Position, TaskIn};
 use crate::wait::task::TaskWait;
-use std::cell::Cell;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -57,14 +56,14 @@ impl Request {
             wait.withdraw();
             return answer(closed);
         }
-        let ask = Ask { semaphore, permits, closed: Cell::new(false) };
+        let ask = state.ask(semaphore, permits);
         task.join(wait, &mut state, (ask, Position::Back));
         Poll::Pending
     }
 
     /// Ends the request.
     pub(in crate::sync) fn leave(self: Pin<&mut Self>, semaphore: &Semaphore) {
-        let (_, task) = self.parts();
+        let (permits, task) = self.parts();
         match task.leave(&semaphore.state) {
             Some(Gone::Notified(ask)) if !ask.closed.get() => {
                 unless!(SemaphoreDropsTheGrant, semaphore.put_back_what_fits(ask.permits).ready());
@@ -72,7 +71,7 @@ impl Request {
             Some(Gone::Notified(_)) | None => {}
             Some(Gone::Left(mut state)) => {
                 let mut notified = Notified::new();
-                unless!(SemaphoreDropsQuietly, state.grant(&mut notified));
+                unless!(SemaphoreDropsQuietly, state.let_go(permits, &mut notified));
                 drop(state);
                 notified.ready();
             }
