@@ -27,7 +27,7 @@ fn no_capacity_is_the_callers_panic() {
         return;
     }
     let told = child::passes("no_capacity_is_the_callers_panic", &[]);
-    assert_eq!(told.matches("a capacity of 0").count(), 2, "{told}");
+    assert_eq!(told.matches("the capacity is 0").count(), 2, "{told}");
     assert_eq!(told.matches(concat!("panicked at ", file!())).count(), 2, "{told}");
 }
 

@@ -49,7 +49,7 @@ pub const TESTS: &[Test] = &[
         lives_under("child_process", "deadlock=always");
     }),
     ("a_child_process_without_a_descriptor_is_waited_for", || {
-        let told = "a child has no descriptor that tells of its end";
+        let told = "a child has no descriptor that reports its end";
         lives_and_says("child_without_pidfd", "", told);
         lives_and_says("child_without_pidfd", "deadlock=always", told);
     }),

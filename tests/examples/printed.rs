@@ -216,7 +216,7 @@ fn a_runtime_that_cannot_be_had_is_status_1_and_one_line() {
     for name in ["ring", "sleep_sort"] {
         let (status, _, complaint) = output(example(name).env("GMPMAXPROCS", "none"));
         assert_eq!(status, Some(1));
-        assert_eq!(complaint, format!("{name}: GMPMAXPROCS: \"none\" is no number\n"));
+        assert_eq!(complaint, format!("{name}: GMPMAXPROCS: \"none\" is not a number\n"));
     }
 }
 

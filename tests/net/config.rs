@@ -192,7 +192,7 @@ fn what_a_udp_socket_is_told_the_kernel_knows() {
         for (name, config) in of_tcp {
             let refused = config.bind_udp(LO).unwrap_err();
             assert_eq!(refused.kind(), ErrorKind::InvalidInput);
-            assert_eq!(refused.to_string(), format!("bind_udp: the option {name} is of TCP alone"));
+            assert_eq!(refused.to_string(), format!("bind_udp: the option {name} is for TCP only"));
         }
     });
 }

@@ -336,7 +336,7 @@ fn the_default_stack_can_be_set_from_outside() {
             black_box([1_u8; 300 << 10]);
         }),
         Err(refused) => {
-            let text = "GMPSTACK: \"much\" is no size from 16K to 64M, in bytes, K or M";
+            let text = "GMPSTACK: \"much\" is not a size from 16K to 64M, in bytes, K or M";
             assert_eq!((refused.kind(), refused.to_string().as_str()), (ErrorKind::InvalidInput, text));
             assert_eq!(std::env::var("GMPSTACK").unwrap(), "much");
         }

@@ -547,8 +547,8 @@ fn the_environment_sets_the_number_of_ps() {
         check("1024", "1024");
         check("0", "GMPMAXPROCS: 0 is not within 1..=1024");
         check("1025", "GMPMAXPROCS: 1025 is not within 1..=1024");
-        check("-1", "GMPMAXPROCS: \"-1\" is no number");
-        check("many", "GMPMAXPROCS: \"many\" is no number");
+        check("-1", "GMPMAXPROCS: \"-1\" is not a number");
+        check("many", "GMPMAXPROCS: \"many\" is not a number");
         return;
     }
     let expected = std::env::var("EXPECTED").unwrap();

@@ -5,10 +5,10 @@
 //!   tail:   the number of the next message. Each receiver has the number of the message that it sees next
 //! ```
 //! A send puts its message at the tail; in a full ring the oldest message is removed, and a receiver that has not seen that
-//! message *lags*: its next receive tells how many messages the receiver has missed, and the receive after that continues with
-//! the oldest message in the ring. A message that all receivers have seen leaves the ring at once. A receive clones the message
-//! without the channel's lock, under the message's own lock, and counts the message as seen afterwards: after a clone that
-//! panics the same receiver gets the message again.
+//! message *lags*: its next receive returns how many messages the receiver has missed, and the receive after that continues
+//! with the oldest message in the ring. A message that all receivers have seen leaves the ring at once. A receive clones the
+//! message without the channel's lock, under the message's own lock, and counts the message as seen afterwards: after a clone
+//! that panics the same receiver gets the message again.
 //!
 //! Names and semantics are those of tokio 1's `sync::broadcast`, with these differences: the calls block, and each has a future
 //! beside it ([`recv_async`](Receiver::recv_async), [`closed_async`](Sender::closed_async)); the capacity is used as given,
@@ -61,7 +61,7 @@ struct Shared<T> {
 impl<T> Shared<T> {
     #[track_caller]
     fn new(capacity: usize, receivers: usize) -> Arc<Self> {
-        assert!(capacity > 0, "broadcast: a capacity of 0");
+        assert!(capacity > 0, "broadcast: the capacity is 0");
         let state = State { ring: VecDeque::new(), tail: 0, parties: Parties::new(receivers) };
         Arc::new(Shared { capacity, state: Mutex::new(Rank::WaitQueue, state), bells: Bells::new() })
     }

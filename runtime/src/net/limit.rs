@@ -128,7 +128,7 @@ pub(crate) fn timed_out() -> io::Error {
 
 #[cold]
 pub(crate) fn no_zero() -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, "a timeout of zero is no timeout; use None for none")
+    io::Error::new(io::ErrorKind::InvalidInput, "a timeout of zero is not allowed; None is no limit")
 }
 
 /// Does the same as `no_zero`, for a dial, whose timeout is a plain `Duration`.

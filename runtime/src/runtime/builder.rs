@@ -489,7 +489,7 @@ fn default_procs(text: Option<&str>) -> io::Result<(u32, bool)> {
     };
     match text.trim().parse() {
         Ok(procs) => Ok((check_procs("GMPMAXPROCS", procs).map_err(invalid)?, false)),
-        Err(_) => Err(invalid(format!("GMPMAXPROCS: {text:?} is no number"))),
+        Err(_) => Err(invalid(format!("GMPMAXPROCS: {text:?} is not a number"))),
     }
 }
 
@@ -505,7 +505,7 @@ fn default_stack_size(text: Option<&str>) -> io::Result<u32> {
     let in_range = bytes.filter(|bytes| (host::MIN_STACK..=host::MAX_STACK).contains(bytes));
     in_range
         .map(|bytes| bytes as u32)
-        .ok_or_else(|| invalid(format!("GMPSTACK: {text:?} is no size from 16K to 64M, in bytes, K or M")))
+        .ok_or_else(|| invalid(format!("GMPSTACK: {text:?} is not a size from 16K to 64M, in bytes, K or M")))
 }
 
 /// Returns an error for a size that no stack can have.
@@ -560,7 +560,7 @@ mod tests {
         for text in ["K", "-1", "1G", "64KB", "16383", "65M", "99999999999999999999", "18014398509481985K"] {
             let refused = size(text).unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
-            let expected = format!("GMPSTACK: {text:?} is no size from 16K to 64M, in bytes, K or M");
+            let expected = format!("GMPSTACK: {text:?} is not a size from 16K to 64M, in bytes, K or M");
             assert_eq!(refused.to_string(), expected);
         }
     }

@@ -111,7 +111,7 @@ impl Knobs {
                     _ => Err("exit, dump or off".to_owned()),
                 }
                 .map(|does| knobs.sigquit = does),
-                _ => return Err(format!("{knob:?}: there is no such knob, but {NAMES}")),
+                _ => return Err(format!("{knob:?}: unknown knob, expected one of {NAMES}")),
             };
             taken.map_err(|values| format!("{knob:?}: {name} is {values}"))?;
         }
@@ -167,10 +167,10 @@ mod tests {
     #[test]
     fn what_there_is_none_of_is_named_with_what_there_is() {
         let refused = |text| Knobs::parse(text).unwrap_err();
-        assert_eq!(refused("gctrace=1"), format!("\"gctrace=1\": there is no such knob, but {NAMES}"));
+        assert_eq!(refused("gctrace=1"), format!("\"gctrace=1\": unknown knob, expected one of {NAMES}"));
         assert_eq!(refused("handoff=no"), "\"handoff=no\": handoff is 1 or 0");
         assert_eq!(refused("sigquit=core"), "\"sigquit=core\": sigquit is exit, dump or off");
-        let policies = "is no policy, but fifo, random:SEED, or stealing with ";
+        let policies = "is not a policy, expected fifo, random:SEED, or stealing with ";
         let lifo = refused("policy=lifo");
         assert!(lifo.starts_with(&format!("\"policy=lifo\": \"lifo\" {policies}")), "{lifo}");
         let tick = refused("policy=stealing:steal=one:tick=1");

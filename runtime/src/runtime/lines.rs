@@ -155,7 +155,7 @@ impl Line {
 
     #[cold]
     fn too_late(&self) -> io::Error {
-        let why = format!("the time is over, behind the {} that are under way", self.calls);
+        let why = format!("the time limit has passed; as many {} as are allowed are under way", self.calls);
         io::Error::new(io::ErrorKind::TimedOut, why)
     }
 

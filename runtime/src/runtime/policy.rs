@@ -299,7 +299,7 @@ impl FromStr for Policy {
     fn from_str(text: &str) -> Result<Self, ParsePolicyError> {
         let refused = || {
             ParsePolicyError(format!(
-                "{text:?} is no policy, but fifo, random:SEED, or stealing with :steal=one|half :overflow=one|half \
+                "{text:?} is not a policy, expected fifo, random:SEED, or stealing with :steal=one|half :overflow=one|half \
                  :global=one|share|all :tick={LEAST_TICK}..={MOST_TICK}"
             ))
         };
@@ -383,7 +383,7 @@ mod tests {
             "steal=one",
         ] {
             let refused = text.parse::<Policy>().unwrap_err().to_string();
-            assert!(refused.starts_with(&format!("{text:?} is no policy, but fifo, ")), "{refused}");
+            assert!(refused.starts_with(&format!("{text:?} is not a policy, expected fifo, ")), "{refused}");
         }
         let refused = Policy::from(WorkStealing::new().tick(1)).check().unwrap_err();
         assert_eq!(refused, "policy: a tick of 1 is not within 2..=1048576");

@@ -364,7 +364,7 @@ impl Semaphore {
         }
         drop(state);
         notified.ready();
-        assert!(free.is_some(), "Semaphore: {permits} released, more than are held");
+        assert!(free.is_some(), "release: {permits} permits, more than are held");
     }
 
     /// Gives back the permits that a request was granted and does not take, up to the capacity; the caller readies the waiters

@@ -101,11 +101,11 @@ fn what_is_not_for_programs_is_refused() {
             }
             assert_eq!(super::handler(SIGUSR1), libc::SIG_DFL, "{number}");
         }
-        assert_eq!(signal::notify(&[]).unwrap_err().to_string(), "notify: for no signal");
+        assert_eq!(signal::notify(&[]).unwrap_err().to_string(), "notify: no signal is named");
         let text = |list: &[Signal]| signal::ignore(list).unwrap_err().to_string();
         assert_eq!(text(&[SIGKILL]), "ignore: SIGKILL can't be caught or ignored");
         assert_eq!(text(&[99.into()]), "ignore: there is no signal 99");
-        assert_eq!(text(&[11.into()]), "ignore: SIGSEGV tells of a fault of the program itself");
+        assert_eq!(text(&[11.into()]), "ignore: SIGSEGV reports a fault of the program itself");
         signal::ignore(&[]).unwrap();
         signal::reset(&[]).unwrap();
         assert!(!serves());

@@ -148,7 +148,7 @@ impl ListenConfig {
             ("nodelay", self.options.nodelay),
         ];
         if let Some((name, _)) = of_tcp.iter().find(|option| option.1) {
-            let refused = format!("bind_udp: the option {name} is of TCP alone");
+            let refused = format!("bind_udp: the option {name} is for TCP only");
             return Err(io::Error::new(io::ErrorKind::InvalidInput, refused));
         }
         with_a_frame(first_of(addr, |addr| {

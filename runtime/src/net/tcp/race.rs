@@ -467,7 +467,11 @@ struct NoAnswer {
 impl fmt::Display for NoAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all_refused = self.under_way.is_empty() && self.untried.is_empty();
-        f.write_str(if all_refused { "connect: every address failed" } else { "connect: the time is over" })?;
+        f.write_str(if all_refused {
+            "connect: every address failed"
+        } else {
+            "connect: the time limit has passed"
+        })?;
         let Refusals { first, between, last, .. } = &self.refused;
         first.iter().try_for_each(|(addr, refused)| write!(f, "; {addr}: {refused}"))?;
         if *between > 0 {

@@ -134,7 +134,7 @@ impl Process {
         }
         if let (Err(refused), Some(window)) = (&self.ends, Window::<Active>::enter()) {
             window.m().sched().tell_refused(Refusal::ChildEnd, || {
-                format!("a child has no descriptor that tells of its end: its wait takes a thread (pidfd_open: {refused})")
+                format!("a child has no descriptor that reports its end: a wait for the child takes a thread (pidfd_open: {refused})")
             });
         }
         blocking(|| self.outcome.wait(None))

@@ -55,7 +55,7 @@ pub(super) fn set_of(of: &str, signals: &[Signal]) -> io::Result<u64> {
         match signal {
             SIGKILL | SIGSTOP => return Err(refuse(format!("{signal} can't be caught or ignored"))),
             SIGSEGV | SIGBUS | SIGFPE | SIGILL => {
-                return Err(refuse(format!("{signal} tells of a fault of the program itself")));
+                return Err(refuse(format!("{signal} reports a fault of the program itself")));
             }
             Signal(1..=MOST) if action::exists(signal) => set |= signal.bit(),
             _ => return Err(refuse(format!("there is no signal {}", signal.0))),

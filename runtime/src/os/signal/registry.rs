@@ -1,4 +1,4 @@
-//! Which receivers listen for which signals, and the thread that tells them.
+//! Which receivers listen for which signals, and the thread that sends to them.
 //!
 //! The thread lives as long as there are listeners. The first listener starts the thread under the lock; the thread ends under
 //! the lock, in the critical section in which it finds no listener. The thread collects the listeners of a signal under the
@@ -114,7 +114,7 @@ fn cannot(what: &str, refused: &io::Error) -> io::Error {
 /// If one of them is not for programs to handle, or there is none.
 pub(crate) fn set_to_hear(of: &str, signals: &[Signal]) -> io::Result<u64> {
     match set_of(of, signals)? {
-        0 => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{of}: for no signal"))),
+        0 => Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{of}: no signal is named"))),
         set => Ok(set),
     }
 }
