@@ -70,7 +70,7 @@
 //! the P. The same goes for a goroutine that runs on and on: after 5 to 10 ms in which others waited (up to 40 ms where the
 //! machine has more busy threads than CPUs) it goes on without a P, as one thread of the process among others, until its next
 //! call that may park. Such a goroutine still uses a core: the number of Ps bounds how many goroutines run by turns, not how
-//! many threads compute. [`blocking`] tells the runtime before the call what it would otherwise notice during the call.
+//! many threads compute. [`blocking`] announces the call, which the runtime would otherwise notice only while the call lasts.
 //!
 //! ```
 //! use gmp::sync::{Mutex, WaitGroup};
@@ -260,9 +260,12 @@
 //! | `golang.org/x/sync`: `errgroup`, `semaphore`, `singleflight` | [`sync::ErrGroup`], [`sync::Semaphore`], [`sync::SingleFlight`] | |
 //! | `context.Context` as first argument | [`context::Context`]; [`run`](context::Context::run) makes every wait inside end with it | |
 //! | `net.Dial`, `net.LookupHost`, `SetDeadline`, `Close` | [`net`], std's names, [`net::lookup`], `set_deadline`, `close` | TCP_NODELAY is off, as with std; Go sets it |
+//! | `io.Copy`, `os.Pipe`, `os.Stdin` | [`io::copy`], or std's; [`io::copy_bidirectional`]; [`io::pipe`], [`io::stdin`] | in place of `io.Pipe`, in memory, a channel |
+//! | `exec.Command`, `exec.CommandContext` | [`process::Command`]; its wait inside [`run`](context::Context::run), with [`kill_on_drop`](process::Command::kill_on_drop) | without `kill_on_drop` the child goes on when the context is done |
+//! | `signal.Notify`, `signal.NotifyContext` | [`signal::notify`], [`context::with_signals`] | when nobody listens any more, the signal has its earlier action again |
 //! | `runtime.Gosched`, `Goexit`, `NumGoroutine`, `GOMAXPROCS` | [`yield_now`], [`goexit`], [`num_goroutines`], [`procs`] and [`set_procs`], the variable `GMPMAXPROCS` | reading and setting are two calls; 0 is refused, Go takes it as a query; it does not stop the world; a quota is rounded down |
 //! | `GODEBUG`: `schedtrace`, `scheddetail` | `GMPDEBUG`, see [`RuntimeBuilder`] | an unknown knob is an error |
-//! | "all goroutines are asleep - deadlock!"; the dump of SIGQUIT | the same, see [`run`]; [`dump`] | the first only if the process has no threads of its own; a dump tells goroutines that are alike together, and interrupts a running one by SIGRTMIN+12 |
+//! | "all goroutines are asleep - deadlock!"; the dump of SIGQUIT | the same, see [`run`]; [`dump`] | the first only if the process has no threads of its own; a dump lists goroutines that are alike together, and interrupts a running one by SIGRTMIN+12 |
 //! | `runtime.LockOSThread`, `UnlockOSThread`; in `init`, for the first thread | [`lock_os_thread`], [`unlock_os_thread`]; [`Runtime::run_locked`] | |
 //! | stacks that grow; "stack overflow" | 64 KiB (256 KiB in a debug build), or [`Builder::stack_size`], or the variable `GMPSTACK`; [`with_stack`] for what goes deep | the end of a stack ends the process, with the goroutine's name |
 //! | goroutine-local storage | [`local!`] | Go has none |

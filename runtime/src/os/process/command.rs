@@ -173,6 +173,7 @@ impl Command {
     }
 
     /// Sets whether the child is killed when its [`Child`] is dropped before a call has waited for it. Off by default.
+    /// [`status`](Self::status) and [`output`](Self::output) drop the child when a context ends their wait.
     pub fn kill_on_drop(&mut self, kills: bool) -> &mut Self {
         self.kill_on_drop = kills;
         self

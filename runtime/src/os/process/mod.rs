@@ -21,6 +21,23 @@
 //!     })
 //! }
 //! ```
+//!
+//! *A child that ends with a context*, as by Go's `exec.CommandContext`: wait for the child under the context, with
+//! [`kill_on_drop`](Command::kill_on_drop). Without that setting only the wait ends, and the child goes on.
+//!
+//! ```
+//! use gmp::{context::ContextError, process::Command, time};
+//! use std::time::Duration;
+//!
+//! // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+//! unsafe {
+//!     gmp::run(|| {
+//!         let sleeps = || Command::new("sleep").arg("3600").kill_on_drop(true).output();
+//!         let error = time::timeout(Duration::from_millis(5), sleeps).unwrap().unwrap_err();
+//!         assert_eq!(ContextError::of(&error), Some(ContextError::DeadlineExceeded));
+//!     })
+//! }
+//! ```
 
 mod child;
 mod command;
