@@ -1,4 +1,4 @@
-//! A channel that tells the time serves the receivers that wait in turn, and no turn is lost with a receiver that leaves.
+//! A timer channel serves the receivers that wait one after the other; a receiver that leaves passes its turn on.
 
 use common::bolt::bolted;
 use common::cpu::cost;

@@ -145,8 +145,8 @@ fn num_goroutines_does_not_count_ended_goroutines() {
     });
 }
 
-/// Fails when a part of the library counts as a goroutine: the ticks of channels that tell the time, the deadline of a context,
-/// the poller, the threads.
+/// Fails when a part of the library counts as a goroutine: the ticks of timer channels, the deadline of a context, the poller,
+/// the threads.
 #[test]
 fn num_goroutines_counts_goroutines_alone() {
     everywhere(|rt| {

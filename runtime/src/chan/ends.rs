@@ -318,9 +318,8 @@ macro_rules! half {
                 (capacity != usize::MAX).then_some(capacity)
             }
 
-            /// Returns the number of senders at this moment; 0 for a channel that tells the time or is disabled. Does not
-            /// block. A [`PollSender`](crate::chan::PollSender) counts as a sender; a future borrows a sender, and does not
-            /// count.
+            /// Returns the number of senders at this moment; 0 for a timer channel and for a disabled one. Does not block. A
+            /// [`PollSender`](crate::chan::PollSender) counts as a sender; a future borrows a sender, and does not count.
             ///
             /// ```
             /// let (sender, receiver) = gmp::chan::bounded::<u32>(1);
@@ -347,7 +346,7 @@ macro_rules! half {
 
             /// Closes the channel: sends fail from now on, also waiting ones, and each gives the message back; messages in the
             /// buffer can still be received, and then receives fail. Returns `true` if this call closed the channel, and
-            /// `false` if the channel was closed before, or tells the time and can't be closed. Does not block.
+            /// `false` if the channel was closed before, or is a timer channel, which can't be closed. Does not block.
             ///
             /// ```
             /// let (sender, receiver) = gmp::chan::unbounded();

@@ -538,7 +538,7 @@ impl<T> Chan<T> {
         }
     }
 
-    /// Makes the channel tell another time. Returns the previous tick.
+    /// Gives a timer channel another due time. Returns the previous tick.
     pub(crate) fn set_tick(&self, tick: Tick) -> Option<Tick> {
         let mut state = self.lock();
         let before = state.tick.replace(tick);

@@ -6,7 +6,7 @@
 //! each equally likely while no other thread changes them; and channels have [`close`](Sender::close).
 //!
 //! * [`bounded(0)`](bounded) has no buffer: a send and a receive meet. [`bounded(n)`](bounded) holds `n` messages,
-//!   [`unbounded`] any number. [`after`], [`at`] and [`tick`] make channels that tell the time, [`never()`] and
+//!   [`unbounded`] any number. [`after`], [`at`] and [`tick`] make timer channels, which send the time, [`never()`] and
 //!   [`never_sender`] disabled arms of a select.
 //! * Both halves can be cloned: a channel can have many senders and many receivers. When the last sender is dropped the channel
 //!   closes: messages in the buffer can still be received, then receives fail. When the last receiver is dropped the channel
@@ -238,7 +238,7 @@ pub fn tick(duration: Duration) -> Receiver<Instant> {
     clock(Active::after(duration), period)
 }
 
-/// Makes a channel that tells the time, which users can't close.
+/// Makes a timer channel, which users can't close.
 pub(crate) fn clock(due: Nanos, period: Duration) -> Receiver<Instant> {
     Receiver { chan: Some(Owned::for_receiver(1, Some(Tick { due: Some(due), period }))) }
 }

@@ -19,7 +19,7 @@
 //! std's atomics in the models too, so no model shows a stale flag. A wrong answer costs a lock, and decides nothing. A glance
 //! never decides that nothing is ready: for that the select locks all channels. Nor does a glance choose for a select that
 //! prefers the first arm: it would miss a message that comes to the first arm after the glance at that arm, and before a
-//! message that comes to the second. With a send, or with a channel that was closed, that tells the time, or that has neither a
+//! message that comes to the second. With a send, or with a channel that was closed, is a timer channel, or has neither a
 //! buffer nor an end, there is no glance: the select locks all channels at once.
 //!
 //! The commit hook takes the lock guards out of the arms, which lie on the goroutine's stack, and still reads the arms after it
@@ -465,7 +465,7 @@ impl<'s, 'a> Search<'s, 'a> {
         any
     }
 
-    /// Returns the earliest time at which a channel that tells the time has a message for this select.
+    /// Returns the earliest time at which a timer channel has a message for this select.
     fn turn(&self) -> Option<Nanos> {
         self.arms.iter().filter_map(|arm| arm.turn(self.intent)).min()
     }

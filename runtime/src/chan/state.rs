@@ -82,7 +82,7 @@ mod record;
 
 pub(crate) use record::{Kind, Promised, QueueState, Record, RecordPtr, Ticket, WaitResult, Woken};
 
-/// The schedule of a channel that tells the time.
+/// The schedule of a timer channel.
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Tick {
     /// When the next message is due; `None` for never.
@@ -411,7 +411,7 @@ impl State {
     }
 
     /// Returns `true` if no sender waits and the channel is not closed: then a receive that has found no message, on a channel
-    /// that does not tell the time, has to wait.
+    /// that is not a timer channel, has to wait.
     #[inline]
     pub(crate) fn meets_nobody(&self) -> bool {
         self.senders.is_empty() && !self.closed
@@ -555,7 +555,7 @@ impl State {
         false
     }
 
-    /// Returns when the next message of a channel that tells the time is due.
+    /// Returns when the next message of a timer channel is due.
     pub(crate) fn due(&self) -> Option<Nanos> {
         self.tick.and_then(|tick| tick.due)
     }

@@ -440,8 +440,8 @@ fn a_call_of_the_timers_thread_is_awake() {
     });
 }
 
-/// A goroutine watches a channel that tells the time, and a thread sets the channel's time to now. Fails by deadlock when the
-/// watcher waits for the time that was set before.
+/// A goroutine watches a timer channel, and a thread sets the channel's time to now. Fails by deadlock when the watcher waits
+/// for the time that was set before.
 #[test]
 fn a_ready_hears_of_an_earlier_time() {
     Model::new().preemptions(1).check("tick_moved", || {
@@ -461,8 +461,8 @@ fn a_ready_hears_of_an_earlier_time() {
     });
 }
 
-/// A goroutine receives from a channel that tells the time, and a thread sets the channel's time to now. Fails by deadlock when
-/// the receiver waits for the time that was set before.
+/// A goroutine receives from a timer channel, and a thread sets the channel's time to now. Fails by deadlock when the receiver
+/// waits for the time that was set before.
 #[test]
 fn a_receive_hears_of_an_earlier_time() {
     Model::new().preemptions(2).check("tick_moved_for_a_receive", || {

@@ -546,13 +546,13 @@ pub enum Mutant {
     CallMovedInSilence,
     /// A setter of a callback sends no M to the poller where there is none.
     CallSendsNobody,
-    /// A channel that is to tell another time wakes no waiter that watches it.
+    /// A timer channel that gets another due time wakes no waiter that watches the channel.
     TickMovesNoWatcher,
     /// A receiver of a time queues its record after another section than that in which it has read the time.
     TickReceiveQueuesLate,
-    /// A receiver that leaves the queue of a channel that tells the time nudges no other.
+    /// A receiver that leaves the queue of a timer channel nudges no other.
     TurnEndsInSilence,
-    /// A goroutine that its runtime leaves behind stays in the queue of a channel that tells the time.
+    /// A goroutine that its runtime leaves behind stays in the queue of a timer channel.
     TurnLeftBehind,
     /// A caller puts a callback into its P's heap after it has left the P.
     CallLeavesThePEarly,

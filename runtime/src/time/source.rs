@@ -1,4 +1,4 @@
-//! The channel by which a [`Timer`](super::Timer) or [`Ticker`](super::Ticker) tells the time.
+//! The timer channel of a [`Timer`](super::Timer) or [`Ticker`](super::Ticker).
 
 use crate::chan::{self, Receiver, Tick};
 use gmp_timers::Nanos;
@@ -19,7 +19,7 @@ impl Source {
     /// Replaces the tick, and discards a value that is due and was not received. Returns `true` if a value was still to come or
     /// to be received.
     pub(super) fn set(&self, due: Option<Nanos>, period: Duration) -> bool {
-        let chan = self.0.chan().expect("set: a channel that tells the time is one");
+        let chan = self.0.chan().expect("set: the channel is a timer channel");
         chan.set_tick(Tick { due, period }).is_some_and(|before| before.due.is_some())
     }
 }

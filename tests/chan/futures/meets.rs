@@ -264,7 +264,7 @@ impl Wake for WokenBy {
     }
 }
 
-/// Outside of any runtime. Fails if a thread is started for each message of a channel that tells the time.
+/// Outside of any runtime. Fails if a thread is started for each message of a timer channel.
 #[test]
 fn one_thread_wakes_a_task_for_all_that_a_channel_tells() {
     watched(1, || {
@@ -442,7 +442,7 @@ fn who_ends_a_runtime_calls_no_waker_for_a_send_that_it_has_chosen() {
     });
 }
 
-/// As above. The goroutine has the turn of a channel that tells the time.
+/// As above. The goroutine has the turn of a timer channel.
 #[test]
 fn who_ends_a_runtime_calls_no_waker_for_a_turn() {
     watched(1, || {

@@ -2,9 +2,9 @@
 //!
 //! *A receive.* In the obvious way a sender hands the message to the waiting task, as to a goroutine. But a future that was
 //! served can be dropped before its next poll, and then can't return the message; and if the message went back to the channel,
-//! another receiver might have had a later message meanwhile. Another way is to tell the task that there is a message, and to
-//! let the task try. Then faster receivers overtake the task, for ever if there are always such receivers. *Here* the message
-//! is *granted*: it goes into the buffer, but does not count among the messages that others may take.
+//! another receiver might have had a later message meanwhile. Another way is to notify the task of the message, and to let the
+//! task try. Then faster receivers overtake the task, for ever if there are always such receivers. *Here* the message is
+//! *granted*: it goes into the buffer, but does not count among the messages that others may take.
 //!
 //! ```text
 //!   sender, under the lock                           future, under the lock
@@ -23,8 +23,8 @@
 //! * *Fair*: receivers that come between S1 and T2 find no message in `len`, and queue. A task that is slow, or never polls
 //!   again, withholds one message from others. Until the channel is closed it delays nothing else: a granted message occupies
 //!   no place in the buffer, like a message in the slot of a goroutine.
-//! * *The end*: a closed channel is not drained while a message is granted. T2 tells the receivers behind the task of the end,
-//!   or T3 gives them the message.
+//! * *The end*: a closed channel is not drained while a message is granted. T2 notifies the receivers behind the task of the
+//!   end, or T3 gives them the message.
 //! * *A message too many*: a send that finds a task has met a receiver, and is done. If T3 finds no receiver, the message stays
 //!   in the ring, even on a channel without a buffer, where the next receive takes that message before looking for a sender.
 //!
@@ -59,7 +59,7 @@ pub(crate) struct TaskReceive {
     wait: Option<TaskWait<Active>>,
     /// Made with the wait. Pointers to the record are made from shared references, as in `Receive`.
     record: Option<Node<Record>>,
-    /// Set if the channel tells the time: then a poll looks, whatever has woken the task.
+    /// Set for a timer channel: then a poll looks, whatever has woken the task.
     tells_time: bool,
     /// Wakes the task when the next message of such a channel is due.
     timer: Option<Guard<Active>>,
@@ -130,7 +130,7 @@ impl TaskReceive {
     ///
     /// # Safety
     /// As `Chan::take`. The last wait, if there was one, is over, and its record is Held, in no queue, or among the receivers
-    /// of a channel that tells the time.
+    /// of a timer channel.
     unsafe fn look<T>(&mut self, chan: &Chan<T>, slot: *mut T, cx: &mut Context<'_>) -> Taken {
         // Without the lock: user code clones and drops wakers.
         let wait = TaskWait::open(cx.waker());

@@ -1,4 +1,4 @@
-//! Receiving from a channel that tells the time: there a receiver waits for a time, not for a sender.
+//! Receiving from a timer channel: there a receiver waits for a time, not for a sender.
 //!
 //! Such a channel has neither senders nor messages, and no receiver sees the channel closed. So no counterpart ever claims a
 //! wait there. A wait ends by its own timer, at the beat or at the receiver's limit, or by an interrupt. The record only keeps
@@ -61,7 +61,7 @@ impl Raw {
     /// `recv_or_throw`.
     ///
     /// # Safety
-    /// The channel tells the time, and the caller has a receiver of it. `slot` is valid for a write.
+    /// The channel is a timer channel, and the caller has a receiver of it. `slot` is valid for a write.
     #[inline(never)]
     pub(super) unsafe fn recv_tick_or_throw<'a>(
         &'a self,
@@ -149,7 +149,7 @@ impl Raw {
                 Commit::Park
             });
             while woke == Woke::Nudged {
-                // The channel tells another time now, or this receiver has the turn.
+                // The channel has another due time now, or this receiver has the turn.
                 how = how.until(earlier(limit, self.state.lock().turn_of(queued)));
                 woke = wait.park_again(how);
             }

@@ -256,13 +256,13 @@ impl<'a> Arm<'a> {
         let slot = self.slot(space);
         let Some((raw, ..)) = self.chan else { return false };
         let Some(due) = raw.state.lock().take_tick(self.node(), now) else { return false };
-        // SAFETY: only a channel of `Instant`s tells the time, and `slot` gave this arm's place.
+        // SAFETY: only a channel of `Instant`s is a timer channel, and `slot` gave this arm's place.
         unsafe { slot.cast::<Instant>().write(Active::instant(due)) };
         true
     }
 
-    /// As `leave`, for an arm that operates on a channel that may tell the time: gives the turn to the next receiver. `wake`
-    /// calls the waker of a task.
+    /// As `leave`, for an arm that operates on a channel that may be a timer channel: gives the turn to the next receiver.
+    /// `wake` calls the waker of a task.
     pub(super) fn leave_turn(&self, wake: fn(Waker)) {
         if let (Some((raw, ..)), Some(node), Direction::Receive) = (self.chan, self.node(), self.direction) {
             // SAFETY: the record belongs to this select, and stands in this queue, or in none.

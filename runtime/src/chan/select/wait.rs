@@ -60,7 +60,7 @@ struct Queued {
     locked: bool,
     /// Set if a send is among the arms.
     sends: bool,
-    /// Set if a receive from a channel that tells the time is among the arms, and has a place in the order of turns there.
+    /// Set if a receive from a timer channel is among the arms, and has a place in the order of turns there.
     turns: bool,
 }
 

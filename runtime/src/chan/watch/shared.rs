@@ -1,10 +1,10 @@
 //! The value, the count of its changes, and the waiters for a change.
 //!
-//! *After the end* no change is told. A receiver is told the end, under the lock of the count, when it has seen all changes. So
-//! a change is counted under that lock, and only while the channel is not closed. The obvious look, before the sender waits for
-//! the value, comes too early: the channel can be closed, and a receiver told of that, during the wait. `send` counts before it
-//! changes the value, as a `send` that is refused changes nothing; a change by the user's function comes before the count, and
-//! stays.
+//! *After the end* no receiver is notified of a change. A receiver learns of the end, under the lock of the count, when it has
+//! seen all changes. So a change is counted under that lock, and only while the channel is not closed. The obvious look, before
+//! the sender waits for the value, comes too early: during the wait the channel can be closed, and a receiver can learn of
+//! that. `send` counts before it changes the value, as a `send` that is refused changes nothing; a change by the user's
+//! function comes before the count, and stays.
 //!
 //! Checked by `models/several.rs`.
 
