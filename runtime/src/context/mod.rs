@@ -1,4 +1,4 @@
-//! Telling goroutines to stop: [`Context`], [`Cancel`]; Go's package `context`.
+//! How goroutines learn that they should stop: [`Context`], [`Cancel`]; Go's package `context`.
 //!
 //! ```text
 //!   background ── with_cancel ── with_timeout ── with_value ─ …      done: reaches everything to the right

@@ -18,7 +18,7 @@
 //! | makes a TCP connection at once, as on loopback | once, as the connect yields |
 //! | has lost its P, as it blocked its thread or ran for long, and waits for one at its next call that may park, or at the end of [`blocking`](crate::blocking) | once around that wait |
 //! | blocks its thread, in `blocking` or unmarked, while others take over | not at all: the goroutine stays on its thread |
-//! | begins, or ends | not at all: a thread has nothing of any goroutine then, and the destructors of `local!` tell of an end |
+//! | begins, or ends | not at all: a thread has nothing of any goroutine then, and the destructors of `local!` run at an end |
 //! | unwinds, and parks in a destructor | as usual; the goroutine comes back on the same thread |
 //! | is woken to be unwound, by a context or the end of its runtime | those for resume run before the unwinding begins |
 //! | is left behind by the end of its runtime | those for suspend only |

@@ -1,11 +1,11 @@
 //! A woken M that waits for its waker's CPU.
 //!
 //! *The problem.* The kernel runs a woken thread on an idle CPU if it finds one, and otherwise on the CPU on which the thread
-//! ran last. In a virtual machine the kernel often finds none: the host tells the guest which virtual CPUs it is not running,
-//! and the kernel does not count those as idle. A halted CPU is among them. If an M fell asleep on the CPU on which its waker
-//! now runs, the kernel queues the M there. The M waits for the end of the waker's time slice, some milliseconds, while other
-//! CPUs are idle. Later both threads fall asleep on this CPU again, and the next wake-up finds the same state: a burst of
-//! goroutines takes as long on two Ps as on one.
+//! ran last. In a virtual machine the kernel often finds none: the host reports to the guest which virtual CPUs it is not
+//! running, and the kernel does not count those as idle. A halted CPU is among them. If an M fell asleep on the CPU on which
+//! its waker now runs, the kernel queues the M there. The M waits for the end of the waker's time slice, some milliseconds,
+//! while other CPUs are idle. Later both threads fall asleep on this CPU again, and the next wake-up finds the same state: a
+//! burst of goroutines takes as long on two Ps as on one.
 //!
 //! *The obvious way* is to bind each M to a CPU. Then no M can give way to another process, and a thread or process that the
 //! program starts from such a thread has only one CPU, too. *Forbidding the thread the waker's CPU at each wake-up* would be
@@ -28,7 +28,8 @@
 //! *K3 asks for all CPUs.* The kernel keeps the mask for which a thread has asked, and leaves out the CPUs that are not plugged
 //! in or not in the cgroup. O2 reads what is left of that mask. A thread that asks for this rest never gets a CPU that comes
 //! later, and neither do the threads and processes that it starts, while the number of Ps follows the machine. So K3 asks for
-//! the rest only if all CPUs are more: then the program, or whoever started it, has given the thread fewer.
+//! all CPUs, and reads the mask. If the mask is the rest that O2 has read, K3 is done. If the mask has more CPUs, the program,
+//! or its parent process, has given the thread fewer, and K3 asks for the rest.
 //!
 //! A thread that does anything but sleep has its own mask: O2 changes the mask of an M only between K2 and K3, and because of
 //! the lock K3 restores whatever an O2 has changed. So no thread or process that this thread starts inherits the changed mask,
@@ -42,11 +43,12 @@
 //! O1 and O2 are not done if Ps are bound to CPUs (`bound.rs`), and O2 not with `GMPDEBUG=helping=0`, under which no M looks
 //! around.
 //!
-//! *The price.* If a CPU is plugged in, or added to the cgroup, between O2 and K3, all CPUs are more than the thread had, and
-//! the thread keeps to those that it had for good. A thread whose own set covers all CPUs that there are at K3 is taken for one
-//! without a set: CPUs that come later are open to it, also if the program had left them out. If the program gives the thread
-//! other CPUs between O2 and K3, these stay, unless they are exactly those that O2 has left. A thread to which the program has
-//! given fewer CPUs may run on others for a moment, at K3.
+//! *The price.* If a CPU is plugged in, or added to the cgroup, between O2 and K3, the mask that K3 reads has more CPUs than
+//! the mask that O2 has read. So K3 asks for the CPUs of O2's mask, and the thread never runs on the new CPU. If the thread's
+//! own set covers all CPUs that there are at K3, the thread keeps the mask of all CPUs: then it may run on CPUs that come
+//! later, even if the program had left these out. If the program gives the thread other CPUs between O2 and K3, these stay,
+//! unless they are exactly those that O2 has left. A thread to which the program has given fewer CPUs may run on others for a
+//! moment, at K3.
 //!
 //! Checked by `models/apart.rs`; `docs/experiments.md` has figures.
 

@@ -44,8 +44,8 @@
 //! | `watch/deadlock` | whether all goroutines of the process are asleep |
 //! | `watch/quit` | which monitor answers SIGQUIT |
 //! | `watch/trace` | what `GMPDEBUG=schedtrace` prints |
-//! | `watch/told` | refusals of the system that the operator is told of |
-//! | `watch/ending` | for which goroutines the end waits, told to the operator |
+//! | `watch/told` | refusals of the system, reported on standard error |
+//! | `watch/ending` | for which goroutines the end waits, reported on standard error |
 //! | `stop` | the end of a runtime |
 //! | `process` | what all runtimes of the process share |
 //! | `lasting` | pointers to Ps and Ms |

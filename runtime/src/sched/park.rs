@@ -1,4 +1,4 @@
-//! Leaving an M: park, yield, end. What a goroutine tells the M when it gives the M back, and what the M then does.
+//! Leaving an M: park, yield, end. What a goroutine asks of the M when it gives the M back, and what the M then does.
 //!
 //! If a parker published its record and then suspended itself, a waker could ready the parker in between, and a second M could
 //! run that goroutine before its context is saved. So the M publishes the record:

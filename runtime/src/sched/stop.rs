@@ -19,7 +19,7 @@
 //!    itself, checks whether its stack can be unwound, leaves its queues and throws (`wait/interrupt.rs`). The wait is claimed
 //!    from E4 on, so goroutines that are unwound and release something (a lock, a channel's last sender) can't wake this
 //!    goroutine, which would then go on as if nothing had happened. A goroutine that can't be unwound stays where it is for
-//!    good, and is counted (`Wait::stay`): its joiner is told and its abandon hooks are run at once.
+//!    good, and is counted (`Wait::stay`): its joiner gets an error and its abandon hooks are run at once.
 //!
 //!    A goroutine that runs goes on until it parks or yields. Then it looks at `ENDS`, and interrupts itself. That look has no
 //!    fence and is a hint: if the goroutine has not seen E1, a later sweep finds it asleep. There are three cases. The
@@ -55,10 +55,10 @@
 //!    by, and every M leaves when it next looks for work. A submitter that queues a goroutine from here on finds `wanted` zero
 //!    after SubmitFence (`sched/run/wake.rs`), and sets the queued goroutines aside.
 //! 3. **Goroutines that are parked or queued do not run again.** Their waits are claimed, so that no waker hands them anything;
-//!    their joiners are told that the runtime ended, and their abandon hooks are run (`wait/abandon.rs`): an I/O lock goes to
-//!    the next waiter. A goroutine whose wait a waker has claimed, and not yet readied, is left to that waker, parked or queued
-//!    (`wait/status.rs`): the waker queues it, finds `wanted` zero, and sets it aside. The thread that runs these hooks holds
-//!    no lock of `sync`, because they take such locks, and calls no waker of a task, because the waker might wait for the
+//!    their joiners get the error that the runtime ended, and their abandon hooks are run (`wait/abandon.rs`): an I/O lock goes
+//!    to the next waiter. A goroutine whose wait a waker has claimed, and not yet readied, is left to that waker, parked or
+//!    queued (`wait/status.rs`): the waker queues it, finds `wanted` zero, and sets it aside. The thread that runs these hooks
+//!    holds no lock of `sync`, because they take such locks, and calls no waker of a task, because the waker might wait for the
 //!    ender's caller: a thread aside calls it, or the call waits for such a thread (`sched/calls.rs`). Callbacks that are armed
 //!    go to the timer thread (`sched/timers/timer_thread.rs`). Tasks that wait for a descriptor are woken
 //!    (`net/desc/tasks.rs`).
@@ -100,7 +100,7 @@ const OFTEN: Duration = Duration::from_millis(10);
 /// The part of the limit that step 1 leaves to the Ms; less if the limit is short.
 const FOR_MS: Duration = Duration::from_millis(500);
 const PART_FOR_MS: u32 = 4;
-/// How long the threads that have left can take to end before the ender tells how many have not ended.
+/// How long the threads that have left can take to end before the ender reports how many have not ended.
 const FOR_THREADS: Duration = Duration::from_millis(10);
 
 /// What was left when a runtime ended. If one of the runtime's own goroutines has called

@@ -38,8 +38,8 @@
 //! these functions, are not called for the resume alone. A goroutine that its runtime leaves behind is not resumed.
 //!
 //! A goroutine learns *whether there are functions* from the word that it reads at each switch anyway, to see whether its
-//! runtime ends ([`AtSwitch`]). So `register` tells each runtime, and a runtime that starts looks by itself, once `register`
-//! can find that runtime.
+//! runtime ends ([`AtSwitch`]). So `register` notes this in each runtime, and a runtime that starts looks by itself, once
+//! `register` can find that runtime.
 //!
 //! Checked by `models/switch.rs`.
 

@@ -1,7 +1,7 @@
 //! The frames of a suspended goroutine, read from outside: for x86-64, beside `switch.rs`.
 //!
-//! The unwinder can only begin at its caller. So the walk calls it beneath a frame whose unwind table tells a lie: that
-//! the frame was called from the place where the goroutine has suspended.
+//! The unwinder can only begin at its caller. So the walk calls the unwinder beneath a frame whose unwind table is wrong on
+//! purpose: that the frame was called from the place where the goroutine has suspended.
 //!
 //! ```text
 //!   dumper's stack                             goroutine's stack, suspended

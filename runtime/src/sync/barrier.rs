@@ -8,7 +8,8 @@
 //!
 //! A limit ends a wait as an interrupt does: the waiter leaves the count, or continues as one of the `size`. The obvious way is
 //! Java's, where a waiter that gives up breaks the barrier for all. Here a waiter that is unwound, whose future is dropped, or
-//! whose limit has passed leaves the others to wait for one more arrival; if none will come, the program has to tell them.
+//! whose limit has passed leaves the others to wait for one more arrival; if none will come, the program has to end their
+//! waits.
 //!
 //! Checked by `models/barrier.rs`.
 

@@ -26,7 +26,7 @@
 //! of the first might drop the future of the second, and F3 of that future would wait for R2 on the very thread that has to do
 //! R2.
 //!
-//! *A dropped future passes its notification on*: F3's caller does that, and `leave` tells whether F3 has won or lost.
+//! *A dropped future passes its notification on*: F3's caller does that, and `leave` returns whether F3 has won or lost.
 //!
 //! A waker is foreign code, which can take locks of its own, and panic. The library calls a waker with none of the library's
 //! locks held, outside of windows, and never on an M's own stack: if a task is readied there, a goroutine of the library calls

@@ -1,9 +1,9 @@
 //! The values of the process (`sched/process.rs`), its calls that are made aside (`aside.rs`), and the count of its starting
 //! threads (`thread.rs`).
 //!
-//! A forked child that never calls exec has a copy of the parent's values, but neither the threads nor the runtimes of which
-//! they tell: a timer that no runtime runs would wait for the parent's timer thread, and a call for the parent's thread aside.
-//! So the child begins with new values. The copy stays, as the child's memory may refer to it.
+//! A forked child that never calls exec has a copy of the parent's values, but neither the threads nor the runtimes that these
+//! values describe: a timer that no runtime runs would wait for the parent's timer thread, and a call for the parent's thread
+//! aside. So the child begins with new values. The copy stays, as the child's memory may refer to it.
 
 use super::Native;
 use super::aside::{self, Aside};

@@ -168,8 +168,8 @@ incoming!(
     /// iterator returns an error for which [`is_closed`](crate::net::is_closed) returns `true`, once, and then ends. The
     /// iterator does the same with the [error](crate::context::ContextError) of the context under which the caller runs, unless
     /// that context was for one step only, as in a [`timeout`](crate::time::timeout) around `next`:
-    /// [`ContextError::of`](crate::context::ContextError::of) tells that error from others. Other errors, that of a deadline
-    /// among them, do not end the iterator: a loop that goes on after each error of a deadline that has passed never waits.
+    /// [`ContextError::of`](crate::context::ContextError::of) recognises that error. Other errors, that of a deadline among
+    /// them, do not end the iterator: a loop that goes on after each error of a deadline that has passed never waits.
     ///
     /// ```
     /// use gmp::net::{self, TcpListener, TcpStream};

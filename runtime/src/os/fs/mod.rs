@@ -29,13 +29,13 @@
 //!
 //! *Reads whose data are in the page cache* block nothing, with a buffer of up to 256 KiB: they are tried with `RWF_NOWAIT`
 //! first, and the thread is given to the call only if the kernel would have to wait for the disk. A longer read gives the
-//! thread to the call at once, and counts in [the line](#the-line): copying so much takes longer than giving the thread away. A
-//! read through the file's position may be short where the cache ends, also before the file's end, as `Read` allows; a read by
-//! [`read_at`](FileExt::read_at) is not. Whether a file system knows `RWF_NOWAIT` is asked once: on overlayfs (of containers),
-//! FUSE, procfs and sysfs each read gives the thread to the call, as does each read with `O_DIRECT`. Files of tmpfs and ramfs
-//! are in memory, and are read at once; if the kernel has swapped their bytes out, such a read waits as an access to the
-//! program's own memory does. Writes have no such way: few file systems write without waiting, and if an entry of a log were
-//! written in parts, another's entry could come in its middle.
+//! thread to the call at once, and counts in [the line](#the-line): copying that much takes longer than giving the thread away.
+//! A read through the file's position may be short where the cache ends, also before the file's end, as `Read` allows; a read
+//! by [`read_at`](FileExt::read_at) is not. Whether a file system knows `RWF_NOWAIT` is asked once: on overlayfs (of
+//! containers), FUSE, procfs and sysfs each read gives the thread to the call, as does each read with `O_DIRECT`. Files of
+//! tmpfs and ramfs are in memory, and are read at once; if the kernel has swapped their bytes out, such a read waits as an
+//! access to the program's own memory does. Writes have no such way: few file systems write without waiting, and if an entry of
+//! a log were written in parts, another's entry could come in its middle.
 //!
 //! *[`File::open`] of a regular file whose path is in the kernel's cache* blocks nothing either (Linux 5.12), on a file system
 //! that has not refused `RWF_NOWAIT` yet. The exceptions are a program that permits each open by fanotify, and a FUSE server

@@ -1,11 +1,11 @@
 //! The removal of a directory and all in it, without recursion.
 //!
 //! *Problem.* `std::fs::remove_dir_all` calls itself for each level of the tree. Some hundred levels fill a goroutine's stack,
-//! and an overflow ends the process; whoever has made the tree has chosen how many levels there are.
+//! and an overflow ends the process; the creator of the tree has chosen how many levels there are.
 //!
 //! *Here* the open directories are in a list, the root of the tree first. All else is as in std: each directory is opened by
 //! its name in the one above, and no symbolic link is followed, so a name that another process exchanges meanwhile leads to no
-//! other tree. An entry that is gone already is no error. There is a descriptor for each level.
+//! other tree. An entry that is gone already is not an error. There is a descriptor for each level.
 
 use crate::net::sys::{check, new_fd};
 use std::ffi::{CStr, CString, c_int};

@@ -1,13 +1,13 @@
 //! The descriptors that a runtime's poller watches.
 //!
 //! A key names an entry, and the kernel hands it back with each event: the entry's index, and how often that entry was used
-//! before. So an event of a descriptor that is gone is told from an event of its successor in the same entry. The table has a
-//! lock of its own, which an M that polls takes once for all events of a look. The M claims each wait under that lock
-//! (`net/desc.rs`), and queues the goroutines that become ready after the unlock.
+//! before. So the table distinguishes an event of a descriptor that is gone from an event of its successor in the same entry.
+//! The table has a lock of its own, which an M that polls takes once for all events of a look. The M claims each wait under
+//! that lock (`net/desc.rs`), and queues the goroutines that become ready after the unlock.
 //!
 //! *Numbers that others close.* The program, or a C library, can close a descriptor that is watched, and the kernel gives the
 //! number to the next descriptor. So once a descriptor that others can close was inserted, the table knows to which entry a
-//! number belongs: the poller is told to watch or forget a number under the lock, and only for that entry.
+//! number belongs: a caller makes the poller watch or forget a number under the lock, and only for that entry.
 
 use crate::g::list::GList;
 use crate::host::Host;

@@ -53,8 +53,8 @@
 //! *Not before equals.* A ring counts as a *ring of arrivals* if its owner has filled it only from the poller, from other Ps,
 //! or, when empty, from the global queue, and its own goroutines have added none. Then the goroutines that the poller finds go
 //! to the ring's end, and no arrival goes first. So a server with many connections serves them in order, and polls no more
-//! often. An empty ring with a goroutine in `runnext` is no ring of arrivals: two goroutines that wake each other could keep it
-//! in that state for ever.
+//! often. An empty ring with a goroutine in `runnext` is not a ring of arrivals: two goroutines that wake each other could keep
+//! it in that state for ever.
 //!
 //! *No wake-up is lost.* S1 of an arrival is under the central lock (`inject`). An owner that takes an arrival before its ring
 //! calls `wakep` for the ring: no M was woken for a goroutine that is alone in the ring, because the owner was to run it at

@@ -23,7 +23,7 @@
 //! ```
 //! H1 is the comparison that finds a P surplus (`sched/threads/procs.rs`). `attention` is `wanted`, or zero while a goroutine
 //! is in a class's queue. A P's `alert` is its number, or greater than any P's number while its batch might hold a goroutine.
-//! So H1 costs nothing if no class is used. `detours` tells a submitter whether its goroutines might have to go into the global
+//! So H1 costs nothing if no class is used. `detours` shows a submitter whether its goroutines might have to go into the global
 //! queue; under the policies with one queue every submitter reads that word anyway.
 //!
 //! *No wake-up is lost.* S1 is under the lock, like that of any goroutine for the global queue, and `GlobalQueue::is_empty`,
@@ -44,9 +44,10 @@
 //! lock, before the first goroutine gets a class. A class that changes while its goroutine is being submitted counts from the
 //! next submission on.
 //!
-//! *Jobs* (`jobs.rs`) of a P have their turn as if they were `Normal`, or behind `Low` if the newest is that of a forker below
-//! `Normal`: otherwise each look would make one more goroutine of a tree, instead of running an existing one. The goroutine
-//! that is made of a record has the class of its forker, and a thief queues it in that class if the class is below `Normal`.
+//! *Jobs* (`jobs.rs`): an owner runs its jobs as if they were `Normal`, or after `Low` goroutines if the newest job is that of
+//! a forker below `Normal`: otherwise each look would make one more goroutine of a tree, instead of running an existing one.
+//! The goroutine that is made of a record has the class of its forker, and a thief queues it in that class if the class is
+//! below `Normal`.
 //!
 //! *No class but `Background` starves.* While goroutines of other classes wait, an owner counts its turns: one in `low_share`
 //! turns is for `Low`, if a `Low` goroutine waits, and one is for `Normal` ([`Turns`](crate::p::batch::Turns)). A goroutine

@@ -3,10 +3,10 @@
 //! Goroutines that were readied from outside of all Ps stand in a queue of their own (`arrivals.rs`). An M that takes from both
 //! queues takes one of the others before each arrival, and more if many of the others wait.
 //!
-//! Under the policy [`Random`](crate::policy::Policy::Random) Ms draw from the queue instead: it is a lot of which any
-//! goroutine can be the next. Goroutines that have yielded go into the next lot, from which Ms draw when the present lot is
-//! empty; so do all goroutines that come while there is a next lot. From then on the present lot only shrinks, and no goroutine
-//! waits for more than two lots.
+//! Under the policy [`Random`](crate::policy::Policy::Random) Ms draw from the queue instead: the queue is a set, called a lot,
+//! from which an M takes any goroutine next. Goroutines that have yielded go into the next lot, from which Ms draw when the
+//! present lot is empty; so do all goroutines that come while there is a next lot. From then on the present lot only shrinks,
+//! and no goroutine waits for more than two lots.
 
 use crate::g::GRef;
 use crate::g::list::GList;

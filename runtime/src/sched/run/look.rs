@@ -10,10 +10,10 @@
 //!   queue instead of one goroutine, unless a round is on;
 //! * looks *before each goroutine* at the timers of the M's own P. If a single goroutine is due there, that goroutine runs at
 //!   once, as in Go: at the end of a long queue it would be late by the whole queue. But only one in [`SLEEPER_EVERY`]
-//!   goroutines may be such a sleeper: otherwise goroutines that sleep for a short time, again and again, would leave no turn
-//!   to those in the queue. Other goroutines that are due go to the end of the queue, in their order. Until the goroutines that
-//!   were in the queue at that time have run, no sleeper goes first, and a goroutine that becomes due only gets a place at the
-//!   end. So during that time the M looks at its timers less often: it takes together all sleepers that become due within
+//!   goroutines may be such a sleeper: otherwise goroutines that sleep for a short time, again and again, would keep those in
+//!   the queue from running. Other goroutines that are due go to the end of the queue, in their order. Until the goroutines
+//!   that were in the queue at that time have run, no sleeper goes first, and a goroutine that becomes due only gets a place at
+//!   the end. So during that time the M looks at its timers less often: it takes together all sleepers that become due within
 //!   [`TIMERS_GAP`], or while [`capacity::TIMERS_EVERY`] goroutines run. While the earliest timer is far away, the M does not
 //!   read the clock for each goroutine: see [`PollSchedule::none_is_due`];
 //! * looks for *arrivals*, goroutines that were readied from outside of all Ps and that take turns with the ring

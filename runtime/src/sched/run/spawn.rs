@@ -2,8 +2,8 @@
 //!
 //! A goroutine that is made has a reserved stack, a number and a closure, and is counted; the ender's snapshots contain it, but
 //! the ender leaves it alone until its maker has queued it. A runtime that ends (E1 of `sched/stop.rs`) takes each goroutine
-//! and runs none: the closure is dropped at once, and the joiner is told. A spawner that looked before the end began queues the
-//! goroutine; then an M (step 1), or the spawner or the ender (step 2), finds it there, and drops the closure.
+//! and runs none: the closure is dropped at once, and the joiner gets an error. A spawner that looked before the end began
+//! queues the goroutine; then an M (step 1), or the spawner or the ender (step 2), finds it there, and drops the closure.
 //!
 //! `place.rs` says where a new goroutine stands, `wake.rs` which M runs it. Checked by `models/shutdown.rs`.
 

@@ -46,7 +46,7 @@
 //! so there is one retaker at a time.
 //!
 //! The monitor takes a P for which goroutines wait only if there is an M for that P. If `max_threads` allows no further M, the
-//! monitor tells the operator once, and the stay goes on. A P for which no goroutine waits needs no M, and becomes idle.
+//! monitor reports that once, and the stay goes on. A P for which no goroutine waits needs no M, and becomes idle.
 //!
 //! Checked by `models/window.rs`. The tests below check the decisions by time.
 

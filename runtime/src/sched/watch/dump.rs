@@ -6,7 +6,7 @@
 //! is held (`names.rs`). No other thread reads a running G, because it can end at any moment: the dump asks the G's thread
 //! where it is (`running.rs`), but only if the program or a user has asked for the dump.
 //!
-//! The coarse time (`coarse.rs`) that a goroutine recorded when it parked tells how long it has waited.
+//! The coarse time (`coarse.rs`) that a goroutine recorded when it parked shows how long it has waited.
 //!
 //! Checked by `models/park.rs`.
 

@@ -1,8 +1,8 @@
 //! The goroutines for which the end of a runtime waits, and those that it has left behind: a line for each case, for the
 //! operator. If all goroutines have ended but threads have not, because destructors of their thread-locals take long, the line
-//! tells how many threads these are.
+//! has the number of these threads.
 //!
-//! The ender (`sched/stop.rs`) is silent for [`SOON`], and then tells once which goroutines it waits for. The ender holds and
+//! The ender (`sched/stop.rs`) is silent for [`SOON`], and then reports once for which goroutines it waits. The ender holds and
 //! reads a parked or queued goroutine, as a dump does. A running goroutine can't be read while it can end. But the monitor
 //! takes its P after some milliseconds (`sched/threads/retake.rs`: the ender counts as waiting for the P). From then on the
 //! goroutine can't enter the runtime, and so can't end, without the central lock. Holding that lock, the ender sees that the
@@ -14,10 +14,10 @@
 //!    the lock to get outside again,
 //! 4. the M that shows this goroutine.
 //!
-//! Of all other running goroutines the ender tells only the number, and only when it has waited for [`LONG`]: most of them are
-//! about to park. Some keep their Ps for good: with `handoff=0`, if the kernel refuses the retaker's barrier, and if goroutines
-//! wait for a P and no more threads are available. The ender interrupts no thread: a line for which nobody has asked must not
-//! make a system call fail.
+//! Of all other running goroutines the ender reports only the number, and only when it has waited for [`LONG`]: most of them
+//! are about to park. Some keep their Ps for good: with `handoff=0`, if the kernel refuses the retaker's barrier, and if
+//! goroutines wait for a P and no more threads are available. The ender interrupts no thread: a line for which nobody has asked
+//! must not make a system call fail.
 
 use crate::g::{GRef, Name};
 use crate::host::Host;
@@ -41,7 +41,7 @@ const LISTED: usize = 4;
 pub(crate) struct Patience {
     limit: Duration,
     begun: Nanos,
-    /// When to tell; `None` after the line was told, or if it is never told.
+    /// When to report; `None` after the report, or if there is none.
     next: Option<Nanos>,
     told: bool,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Patience {
 impl Patience {
     /// Makes the patience of an end that begins now, and takes `limit` at most.
     pub(crate) fn of<H: Host>(limit: Duration) -> Self {
-        // The end of a model's runtime is not told, nor is an end whose limit is too short for that.
+        // The end of a model's runtime is not reported, nor is an end whose limit is too short for that.
         let tells = H::MONITORED && limit > SOON;
         let begun = H::now();
         Patience { limit, begun, next: tells.then(|| begun.saturating_add(SOON)), told: false }
@@ -147,8 +147,8 @@ impl<H: Host> Sched<H> {
         }
     }
 
-    /// Tells which goroutines are left behind, and how many threads, if the ender has told that it waits. Called before the
-    /// goroutines are marked as left.
+    /// Reports which goroutines are left behind, and how many threads, if the ender has reported that it waits. Called before
+    /// the goroutines are marked as left.
     pub(crate) fn tell_what_the_end_leaves(&self, patience: &Patience, threads: usize) {
         if patience.told {
             let left = self.left(Which::All);

@@ -14,7 +14,7 @@
 //! | Cleanup | drops the frame's values and passes, or aborts after that: see below | goes on, if the code says so |
 //! | Catch | ends there | goes on; the outermost one up to the mark is our catcher |
 //! | Filter | aborts: an `extern "C"` function, or a drop under an unwind | no |
-//! | a call site that the table does not list | aborts: the compiler was told that this call never throws | no; see below for a call of a catcher |
+//! | a call site that the table does not list | aborts: for the compiler this call never throws | no; see below for a call of a catcher |
 //! | a table of another personality (C++) | its own rules: `noexcept` above a destructor shows a Cleanup and aborts | no |
 //! | a signal handler's caller | it was at no call | no |
 //! | the walk ends below the mark | aborts: no frame catches | no |
