@@ -103,7 +103,7 @@ const DROP_LIMIT: Duration = Duration::from_secs(3);
 ///
 /// # Panics
 /// With the panic of `f`, and when `f` can't be started, as [`go`](crate::go). If the system refuses what a runtime needs,
-/// `GMPMAXPROCS` is no number within 1 to 1024, `GMPSTACK` is no valid size, or `GMPDEBUG` has an unknown knob or value;
+/// `GMPMAXPROCS` is not a number within 1 to 1024, `GMPSTACK` is not a valid size, or `GMPDEBUG` has an unknown knob or value;
 /// [`RuntimeBuilder::build`] returns an error instead.
 #[track_caller]
 pub unsafe fn run<F, T>(f: F) -> T
