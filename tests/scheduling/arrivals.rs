@@ -4,12 +4,13 @@ use crate::measure::{alone, percentile, spin_for};
 use common::{effort, runtime, until, watched};
 use gmp::net::TcpStream;
 use gmp::sync::Event;
+use gmp::time::{sleep, sleep_until};
 use gmp::{Builder, Priority, Runtime, chan, go, go_fair, yield_now};
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// `SIZE` goroutines, each of which computes for some time, and yields; while the crowd `hurries`, each only yields.
 #[derive(Default)]
@@ -131,6 +132,77 @@ fn an_arrival_waits_for_few_turns_beside_a_long_ring() {
             until(|| rt.num_goroutines() == 0);
         });
     }
+}
+
+/// Returns how many turns of the crowd pass from the first turn that begins after a time until a goroutine that sleeps until then
+/// runs: for each of `many` goroutines that sleep until the same time, `times` times.
+fn waits_of_sleepers(rt: &Runtime, many: usize, times: usize, crowd: &Arc<Crowd>) -> Vec<usize> {
+    let during = |_| {
+        let due = Instant::now() + Duration::from_millis(20);
+        let sleeper = |_| {
+            let seen = Arc::clone(crowd);
+            rt.go(move || {
+                sleep_until(due);
+                seen.turns()
+            })
+        };
+        let sleepers = Vec::from_iter((0..many).map(sleeper));
+        while Instant::now() < due {
+            thread::sleep(Duration::from_micros(100));
+        }
+        let before = crowd.turns();
+        sleepers.into_iter().map(|sleeper| sleeper.join().unwrap().saturating_sub(before)).collect::<Vec<_>>()
+    };
+    (0..times).flat_map(during).collect()
+}
+
+/// Fails when sleepers that are due together wait for a hundred turns of goroutines in the ring. The test counts turns, not
+/// time.
+#[test]
+fn sleepers_that_are_due_together_wait_for_few_turns_beside_a_long_ring() {
+    let _alone = alone();
+    // With two Ps the crowd would have turns while the kernel keeps the M that has the sleepers in its P's heap from its core.
+    watched(1, || {
+        let rt = runtime(1);
+        let crowd = Crowd::compute(&rt);
+        let waits = waits_of_sleepers(&rt, 20, 20, &crowd);
+        crowd.over.store(true, SeqCst);
+        let (usual, most) = (percentile(&waits, 50), percentile(&waits, 90));
+        println!("p50 {usual}, p90 {most}, worst {}", percentile(&waits, 100));
+        assert!(usual <= Crowd::SIZE / 10, "p50 {usual}, p90 {most}");
+        until(|| rt.num_goroutines() == 0);
+    });
+}
+
+/// Goroutines that sleep again and again, and compute for as long as a turn of the ring in between. Fails when they leave the ring
+/// much less than half of the time. The test counts turns, not time.
+#[test]
+fn a_flood_of_sleepers_leaves_the_ring_about_half() {
+    const TURNS: usize = 2000;
+    let _alone = alone();
+    watched(1, || {
+        let rt = runtime(1);
+        let crowd = Crowd::compute(&rt);
+        let flood = Arc::new(AtomicUsize::new(0));
+        let begin = crowd.turns();
+        for _ in 0..Crowd::SIZE {
+            let (crowd, flood) = (Arc::clone(&crowd), Arc::clone(&flood));
+            drop(rt.go(move || {
+                while !crowd.over.load(SeqCst) {
+                    sleep(Duration::from_micros(100));
+                    spin_for(Crowd::EACH);
+                    flood.fetch_add(1, SeqCst);
+                }
+            }));
+        }
+        until(|| crowd.turns() + flood.load(SeqCst) >= begin + TURNS);
+        let (ring, flood) = (crowd.turns() - begin, flood.load(SeqCst));
+        crowd.over.store(true, SeqCst);
+        println!("{ring} turns of the ring, {flood} of the sleepers");
+        // The sleepers themselves start by and by, from the global queue.
+        assert!(ring >= TURNS / 4 && flood >= TURNS / 8, "{ring} turns of the ring, {flood} of the sleepers");
+        until(|| rt.num_goroutines() == 0);
+    });
 }
 
 /// Fails when an arrival waits for more goroutines than there are between two visits because the goroutines before it were much

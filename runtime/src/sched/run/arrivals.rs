@@ -4,6 +4,9 @@
 //! ring the arrival would wait for all goroutines in that ring: for 10 ms behind a hundred goroutines that compute for 100 µs
 //! each.
 //!
+//! A sleeper that becomes due, and may not go first, is an arrival if the ring is likely to take longer than
+//! [`LOOK_AROUND`](crate::prim::capacity::LOOK_AROUND) (`sched/timers/mod.rs`).
+//!
 //! *The obvious way* puts each arrival before the ring. That starves the ring; and a server whose goroutines are all arrivals
 //! would always serve the latest ones. *Here* arrivals have a queue of their own, first in, first out, which is a part of the
 //! global queue (`globq.rs`): under that queue's lock, and counted by that queue's `is_empty`. So each proof about the global

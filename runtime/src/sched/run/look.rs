@@ -11,9 +11,11 @@
 //! * looks *before each goroutine* at the timers of the M's own P. If a single goroutine is due there, that goroutine runs at
 //!   once, as in Go: at the end of a long queue it would be late by the whole queue. But only one in [`SLEEPER_EVERY`]
 //!   goroutines may be such a sleeper: otherwise goroutines that sleep for a short time, again and again, would keep those in
-//!   the queue from running. Other goroutines that are due go to the end of the queue, in their order. Until the goroutines
-//!   that were in the queue at that time have run, no sleeper goes first, and a goroutine that becomes due only gets a place at
-//!   the end. So during that time the M looks at its timers less often: it takes together all sleepers that become due within
+//!   the queue from running. If the goroutines in the ring are likely to take longer than [`capacity::LOOK_AROUND`], the other
+//!   goroutines that are due become arrivals ([`PollSchedule::ring_is_long`]). Otherwise they go to the end of the queue, in
+//!   their order. Until the goroutines that were in the queue at that time have run, no sleeper goes first, and a goroutine
+//!   that becomes due only gets a place at the end. So during that time the M looks at its timers less often: it takes together
+//!   all sleepers that become due within
 //!   [`TIMERS_GAP`], or while [`capacity::TIMERS_EVERY`] goroutines run. While the earliest timer is far away, the M does not
 //!   read the clock for each goroutine: see [`PollSchedule::none_is_due`];
 //! * looks for *arrivals*, goroutines that were readied from outside of all Ps and that take turns with the ring
@@ -280,8 +282,8 @@ impl PollSchedule {
         goes_first
     }
 
-    /// At this tick, at the time `now`, goroutines that are due were queued at the end of a ring that had `ring` goroutines: no
-    /// sleeper goes first before these have run.
+    /// At this tick, at the time `now`, goroutines that are due were queued at the end of a ring that now has `ring` goroutines,
+    /// or as `ring` arrivals: no sleeper goes first before as many have run.
     pub(crate) fn sleepers_are_queued(&self, tick: u32, ring: u32, now: Nanos) {
         let run = tick.wrapping_add(ring);
         if reached(run, self.sleepers.get()) {
@@ -298,6 +300,24 @@ impl PollSchedule {
             Some(_) | None => every,
         };
         self.timers.set((every.min(ring), every));
+    }
+
+    /// Returns `true` if the `ring` goroutines in the ring are likely to take longer than [`capacity::LOOK_AROUND`] from this
+    /// tick and the time `now` on, at the pace since the last look at the timers that found nothing due. `false` if there was
+    /// no such look in this lease.
+    pub(crate) fn ring_is_long(&self, tick: u32, ring: u32, now: Nanos) -> bool {
+        let (at, before) = self.looked.get();
+        before.is_some_and(|before| {
+            let passed = nanos(now.saturating_since(before));
+            passed.saturating_mul(ring.into())
+                > u64::from(tick.wrapping_sub(at)) * nanos(capacity::LOOK_AROUND)
+        })
+    }
+
+    /// The look of this tick reads the clock, for the sleepers that have just become arrivals.
+    pub(crate) fn take_time_now(&self, tick: u32) {
+        self.next.set(tick);
+        self.arrivals.take_time_next();
     }
 
     /// Returns `true` if the M does not look at its timers before the goroutine of this tick, because it queued sleepers only a

@@ -36,7 +36,7 @@ use crate::host::Host;
 use crate::m::M;
 use crate::p::P;
 use crate::prim::hooks::*;
-use crate::prim::{Acquire, Relaxed, event};
+use crate::prim::{Acquire, Relaxed, event, may_help};
 use crate::sched::Sched;
 use crate::sched::lasting::PRef;
 use crate::sched::poll::NO_POLLER;
@@ -106,11 +106,28 @@ impl<H: Host> Sched<H> {
         let waits = |g| self.has_class(g) || self.is_away(Some(p), g);
         let alone = due.len() == 1 && !due.first().is_some_and(waits);
         if !alone || !p.poll_schedule.sleeper_goes_first(tick) {
-            self.queue_sleepers(m, due, now);
+            if self.sleepers_arrive(p, tick, now) {
+                schedule.sleepers_are_queued(tick, due.len() as u32, now);
+                schedule.take_time_now(tick);
+                self.inject(due);
+            } else {
+                self.queue_sleepers(m, due, now);
+            }
             return None;
         }
         event(format_args!("runs {due:?} before the queue of {p:?}"));
         due.pop()
+    }
+
+    /// Returns `true` if the sleepers that the owner of `p` has found due are to stand among the arrivals, which take turns with
+    /// the ring by time (`run/arrivals.rs`): at the end of a ring of long goroutines they would wait for all of these.
+    fn sleepers_arrive(&self, p: &P<H>, tick: u32, now: Nanos) -> bool {
+        p.poll_schedule.ring_is_long(tick, p.runq.len(), now)
+            && self.config.knobs.helping
+            && may_help()
+            && !self.config.policy.has_one_queue()
+            && !self.waits_above_normal(p)
+            && self.has_own_ring(p)
     }
 
     /// Takes the due timers of any heap.
