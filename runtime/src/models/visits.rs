@@ -347,6 +347,36 @@ fn a_sleeper_that_is_queued_behind_another_is_run_by_another_m() {
     });
 }
 
+/// A sleeper is due, and becomes an arrival, because time has passed since the last look at the timers, and a goroutine stands in
+/// the ring. The goroutine in `runnext` goes first, and keeps its M until the sleeper has run. No M polls: the M at work has come
+/// from the poller, and the other one sleeps on its note. Fails by deadlock when the other M is not woken.
+#[test]
+fn a_sleeper_that_arrives_within_a_slice_is_run_by_another_m() {
+    Model::new().with_helpers().preemptions(1).check("sleeper_arrives", || {
+        let runtime = at_rest::<2>();
+        loom::stop_exploring();
+        let (handle, inner, ran) = (Handle::of(&runtime), Handle::of(&runtime), Flag::default());
+        let raises = ran.clone();
+        let sleeper = runtime.go(move || {
+            have_no_m_poll(&handle);
+            handle.queue_globally_in_silence([handle.make(move || {
+                inner.queue_in_silence([inner.make(|| ())]);
+                // The looks before the next two goroutines find nothing due.
+                yield_now();
+                inner.queue_in_silence([inner.make(|| ())]);
+                inner.queue_next_in_silence(inner.make(move || ran.wait_on_thread()));
+                loom::explore();
+                inner.have_no_sleeper_go_first();
+                pass(LONG);
+            })]);
+            sleep(LONG);
+            raises.raise();
+            done();
+        });
+        sleeper.join().unwrap();
+    });
+}
+
 /// The slice ends before the second of two goroutines from `runnext`, beside a full ring: the ring's older half goes to the
 /// global queue, and the second goroutine with it. The last goroutine that stays in the ring keeps its M until the second has
 /// run. The Ms are as in `goroutines_that_a_full_ring_sends_away_are_run_by_another_m`. Fails by deadlock when no M is woken.
@@ -409,6 +439,7 @@ fn mutants() {
                 Mutant::FoundBesideTheRingInSilence,
                 "a_sleeper_that_is_queued_behind_another_is_run_by_another_m",
             ),
+            (Mutant::SleeperArrivesInSilence, "a_sleeper_that_arrives_within_a_slice_is_run_by_another_m"),
             (Mutant::SleeperWakesNobody, "a_goroutine_before_which_a_sleeper_goes_is_run_by_another_m"),
             (Mutant::SleeperWakesNobody, "a_goroutine_that_a_visit_finds_is_run_beside_a_sleeper"),
             (

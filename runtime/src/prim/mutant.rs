@@ -341,6 +341,8 @@ pub enum Mutant {
     OnlyQueueUnseen,
     /// An M queues a sleeper that was to go first, because another goroutine goes before it, and wakes no M.
     SleeperQueuedInSilence,
+    /// Sleepers that become arrivals are queued, and no M is woken.
+    SleeperArrivesInSilence,
     /// An M that queues a sleeper, or a goroutine that it has found in the poller, behind another goroutine wakes no M.
     FoundBesideTheRingInSilence,
     /// An M that has moved goroutines at the end of a round wakes no M for these.

@@ -109,6 +109,7 @@ impl<H: Host> Sched<H> {
             if self.sleepers_arrive(p, tick, now) {
                 schedule.sleepers_are_queued(tick, due.len() as u32, now);
                 schedule.take_time_now(tick);
+                mutant!(SleeperArrivesInSilence: { self.put_arrivals(due); return None });
                 self.inject(due);
             } else {
                 self.queue_sleepers(m, due, now);
