@@ -13,6 +13,7 @@ use std::net::{self, SocketAddr};
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+use std::thread;
 use std::time::Duration;
 
 /// The number of connects is several times the number of clients that connect at once. The queue is fullest at the start.
@@ -158,4 +159,32 @@ fn a_connect_whose_time_is_over_does_not_yield() {
             assert_eq!((over.kind(), SUSPENDS.load(SeqCst) - before), (ErrorKind::TimedOut, 1));
         });
     });
+}
+
+/// Fails when a goroutine goes on connecting although its runtime has begun to end: where a listener keeps up, the goroutine
+/// waits for nothing else than its turn, and would outlive its runtime.
+#[test]
+fn a_connect_that_is_made_at_once_ends_with_the_runtime() {
+    let listener = net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let addr = listener.local_addr().unwrap();
+    let (begun, made) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let runtime = runtime(2);
+    // One address, and two, of which the first one answers.
+    for addrs in [vec![addr], vec![addr, addr]] {
+        let (ends, begun, made) = (runtime.handle(), Arc::clone(&begun), Arc::clone(&made));
+        drop(runtime.go(move || {
+            begun.fetch_add(1, SeqCst);
+            while !ends.is_ended() {
+                thread::yield_now();
+            }
+            let _stream = TcpStream::connect(&*addrs).expect("it listens");
+            made.fetch_add(1, SeqCst);
+        }));
+    }
+    until(|| begun.load(SeqCst) == 2);
+    drop(runtime);
+    assert_eq!(made.load(SeqCst), 0);
+    for _ in 0..2 {
+        listener.accept().expect("each has connected");
+    }
 }

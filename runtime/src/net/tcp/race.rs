@@ -43,16 +43,18 @@
 //! *A connect that is made at once*, as on loopback, yields once. Otherwise a goroutine that connects again and again would
 //! never park, and would fill the listener's queue while the goroutine that accepts waits for the P. The kernel drops what a
 //! full queue can't take, and the client's kernel sends its SYN again only after a second. An attempt that the kernel refuses
-//! at its `connect` does not yield.
+//! at its `connect` does not yield. As any `yield_now`, the yield unwinds a goroutine whose runtime has begun to end: where the
+//! listener keeps up, such a goroutine waits for nothing but its turn, and would outlive its runtime.
 
 use super::TcpStream;
-use crate::goroutine::let_others_run;
+use crate::goroutine::yield_now;
 use crate::host::{Active, Clock};
 use crate::net::desc::Direction;
 use crate::net::limit::timed_out;
 use crate::net::socket::Socket;
 use crate::net::sys;
 use crate::net::{check_contexts, is_canceled};
+use crate::sched::Sched;
 use gmp_timers::Nanos;
 use std::collections::{BTreeMap, VecDeque};
 use std::error::Error;
@@ -143,9 +145,16 @@ fn finish(stream: net::TcpStream, until: Option<Nanos>) -> io::Result<TcpStream>
     });
     // Otherwise the goroutine has parked, or a limit or a context has ended the wait.
     if asked == 1 && ended.is_ok() {
-        let_others_run();
+        give_turn();
     }
     ended.map(|()| stream)
+}
+
+/// Yields, and unwinds if the caller's runtime has begun to end. A plain thread leaves the choice to the kernel.
+fn give_turn() {
+    if Sched::<Active>::current().is_some() {
+        yield_now();
+    }
 }
 
 /// Returns how the connect of `stream` has ended; `WouldBlock` if it goes on.
@@ -327,7 +336,7 @@ impl<'a> Race<'a> {
             Ok(stream) => match answer(&stream) {
                 Err(not_yet) if not_yet.kind() == ErrorKind::WouldBlock => self.enter(addr, stream),
                 answered => {
-                    let_others_run();
+                    give_turn();
                     Ok(self.judge(addr, stream, answered))
                 }
             },
