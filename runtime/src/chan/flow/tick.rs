@@ -26,7 +26,8 @@
 //!   the turn. A waiting receiver takes the message while its record is in its place.
 //! * *A task* may never be polled again. A task is woken at its turn, and holds a message back from the others for
 //!   `TASK_GRACE`. A receiver with only tasks before it waits until then, and passes them. Passing makes those tasks Held: they
-//!   hold back no message until they are polled. A task that is polled, and finds no message, keeps its place.
+//!   hold back no message until they are polled, and nobody's turn comes earlier when they leave. A task that is polled, and
+//!   finds no message, keeps its place.
 //! * *A watcher* (`Select::ready`) is woken when a receiver that does not wait could take the message.
 //! * `Chan::set_tick` collects the records under the lock under which receivers read the time and queue their records, and
 //!   nudges their owners: either it finds a receiver's record, or the receiver has read the new time.
@@ -279,7 +280,15 @@ impl State {
             return next;
         }
         // SAFETY: by this function's contract.
-        let of_task = unsafe { node.as_ref() }.value.kind == Kind::OfTask;
+        let own = unsafe { &node.as_ref().value };
+        let of_task = own.kind == Kind::OfTask;
+        // A Held task holds nobody back, so no turn comes earlier. Without this look the leaves of many such tasks would take
+        // quadratic time, as each would walk over all those behind.
+        if of_task && own.queue_state() == QueueState::Held {
+            // SAFETY: by this function's contract.
+            unsafe { self.receivers.remove(node) };
+            return next;
+        }
         let mut at = self.receivers.next(node).filter(|_| self.turn_of(Some(node)).is_some());
         while let Some(record) = at {
             at = self.receivers.next(record);
@@ -297,7 +306,8 @@ impl State {
         }
         // SAFETY: by this function's contract.
         unsafe { self.receivers.remove(node) };
-        if self.turn_of(None).is_some() {
+        // Without watchers, no look for the turn: behind many tasks that look is long.
+        if !self.receive_watchers.is_empty() && self.turn_of(None).is_some() {
             // SAFETY: the records stand in the queue, which is locked.
             next.extend(self.receive_watchers.iter().map(|it| unsafe { it.as_ref() }.value.upgrade()));
         }
