@@ -535,6 +535,60 @@ fn a_limit_ends_the_wait_for_another_receivers_clone() {
     });
 }
 
+/// Fails by a hang when a send waits for a clone of the message that it removes; or by a count when that message is dropped
+/// beside its clone, or never.
+#[test]
+fn a_message_that_is_removed_beside_its_clone_is_dropped_afterwards() {
+    everyone(|crew| {
+        let (sender, mut receiver) = channel(1);
+        let (clones, cloned) = bounded(0);
+        let (go_on, goes_on) = bounded(0);
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let probe = Arc::new(Probe(Arc::clone(&dropped)));
+        sender.send((Slow(Some((clones, goes_on))), Some(probe))).map_err(drop).unwrap();
+        let slow = crew.go(move || {
+            let first = receiver.recv().map(|(_, probe)| probe.is_some());
+            (first, receiver.recv().map(|(_, probe)| probe.is_some()))
+        });
+        let writer = crew.go(move || {
+            cloned.recv().unwrap();
+            assert_eq!(sender.send((Slow(None), None)).ok(), Some(1));
+            let before = dropped.load(SeqCst);
+            drop((go_on, cloned));
+            (before, dropped)
+        });
+        let (before, dropped) = writer.join();
+        assert_eq!((before, slow.join()), (0, (Ok(true), Ok(false))));
+        assert_eq!(dropped.load(SeqCst), 1);
+    });
+}
+
+/// Fails by a number when a receiver loses its place in a ring of several blocks, or when a message stays there that all have
+/// seen.
+#[test]
+fn receivers_are_in_different_blocks() {
+    everyone(|crew| {
+        crew.run(|| {
+            let (sender, mut quick) = channel(100);
+            let mut slow = quick.clone();
+            for n in 0..1000 {
+                assert_eq!(sender.send(n), Ok(2));
+                assert_eq!(quick.recv(), Ok(n));
+            }
+            assert_eq!((sender.len(), slow.len(), quick.len()), (100, 1000, 0));
+            assert_eq!(slow.recv(), Err(RecvError::Lagged(900)));
+            (900..950).for_each(|n| assert_eq!(slow.recv(), Ok(n)));
+            let mut third = slow.clone();
+            (950..1000).for_each(|n| assert_eq!(slow.recv(), Ok(n)));
+            assert_eq!(sender.len(), 50);
+            (950..960).for_each(|n| assert_eq!(third.recv(), Ok(n)));
+            assert_eq!(sender.len(), 40);
+            drop(third);
+            assert!(sender.is_empty());
+        });
+    });
+}
+
 /// Fails when a bell is silent although there is a message, after a context has ended the wait for the message's lock.
 #[test]
 fn a_bell_rings_on_after_a_wait_that_a_context_ends() {

@@ -1,14 +1,11 @@
 //! Channels in which each receiver sees each message: tokio's `broadcast`, in blocking style.
 //!
-//! ```text
-//!   ring:   [ message, number of receivers that have not seen it ] ×, oldest unseen message first; at most `capacity`
-//!   tail:   the number of the next message. Each receiver has the number of the message that it sees next
-//! ```
-//! A send puts its message at the tail; in a full ring the oldest message is removed, and a receiver that has not seen that
-//! message *lags*: its next receive returns how many messages the receiver has missed, and the receive after that continues
-//! with the oldest message in the ring. A message that all receivers have seen leaves the ring at once. A receive clones the
-//! message without the channel's lock, under the message's own lock, and counts the message as seen afterwards: after a clone
-//! that panics the same receiver gets the message again.
+//! A send puts its message at the tail of a ring of at most `capacity` messages; from a full ring the oldest message is
+//! removed, and a receiver that has not seen that message *lags*: its next receive returns how many messages the receiver has
+//! missed, and the receive after that continues with the oldest message in the ring. A message that all receivers have seen
+//! leaves the ring at once. A receive clones the message without the channel's lock, under the message's own lock, and counts
+//! the message as seen afterwards: after a clone that panics the same receiver gets the message again. The protocol is in
+//! `broadcast/ring.rs`.
 //!
 //! Names and semantics are those of tokio 1's `sync::broadcast`, with these differences: the calls block, and each has a future
 //! beside it ([`recv_async`](Receiver::recv_async), [`closed_async`](Sender::closed_async)); the capacity is used as given,
@@ -39,18 +36,21 @@ mod ring;
 
 pub use err::{RecvError, RecvTimeoutError, SendError, TryRecvError};
 
-use crate::chan::buffer::Buffer;
-use crate::chan::several::{self, Bell, Bells, Deserted, Parties, Side, wait_for};
+use crate::chan::several::{self, Bell, Bells, Deserted, Side, wait_for};
 use crate::host::{Active, Clock};
 use crate::impls::{opaque, unwind_safe};
+use crate::prim::hooks::*;
 use crate::prim::{Arc, Mutex, Rank};
 use crate::sync;
+use crate::sync::MutexGuard;
 use crate::sync::wait_queue::Notified;
 use futures::{Closed, Recv};
 use gmp_timers::Nanos;
-use ring::{Entry, Found, Message, State};
-use std::collections::VecDeque;
+use ring::{Block, Found, Node, Seen, State};
 use std::time::{Duration, Instant};
+
+/// A message that was received already.
+type Kept<T> = Arc<sync::Mutex<T>>;
 
 struct Shared<T> {
     capacity: usize,
@@ -62,7 +62,7 @@ impl<T> Shared<T> {
     #[track_caller]
     fn new(capacity: usize, receivers: usize) -> Arc<Self> {
         assert!(capacity > 0, "broadcast: the capacity is 0");
-        let state = State { ring: VecDeque::new(), tail: 0, parties: Parties::new(receivers) };
+        let state = State::new(capacity, receivers);
         Arc::new(Shared { capacity, state: Mutex::new(Rank::WaitQueue, state), bells: Bells::new() })
     }
 }
@@ -84,7 +84,7 @@ impl<T> Shared<T> {
 #[track_caller]
 pub fn channel<T: Clone>(capacity: usize) -> (Sender<T>, Receiver<T>) {
     let shared = Shared::new(capacity, 1);
-    let receiver = Receiver { shared: Arc::clone(&shared), next: 0, kept: None, bell: None };
+    let receiver = Receiver { shared: Arc::clone(&shared), next: 0, block: None, kept: None, bell: None };
     (Sender { shared }, receiver)
 }
 
@@ -117,20 +117,22 @@ pub struct Sender<T> {
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
     next: u64,
+    /// The block in which the receiver has last found a message.
+    block: Option<Arc<Block<T>>>,
     /// A message that was received already, by a call that a panic of a `drop` has ended. Clones of the receiver share it.
-    kept: Option<Message<T>>,
+    kept: Option<Kept<T>>,
     bell: Option<Bell>,
 }
 
 /// A message that was received and counted as seen, until the call returns it. A call that unwinds leaves it to the next call.
 struct Keeps<'a, T> {
-    kept: &'a mut Option<Message<T>>,
+    kept: &'a mut Option<Kept<T>>,
     message: Option<T>,
 }
 
 impl<'a, T> Keeps<'a, T> {
     #[inline]
-    fn new(kept: &'a mut Option<Message<T>>, message: T) -> Self {
+    fn new(kept: &'a mut Option<Kept<T>>, message: T) -> Self {
         Keeps { kept, message: Some(message) }
     }
 
@@ -168,26 +170,25 @@ impl<T> Sender<T> {
     /// # Errors
     /// If there is no receiver, or the channel is closed. The error holds the message.
     pub fn send(&self, message: T) -> Result<usize, SendError<T>> {
-        let message = Arc::new(sync::Mutex::new(message));
         let mut notified = Notified::new();
         let mut state = self.shared.state.lock();
         if state.parties.is_deserted() {
             drop(state);
-            let message = Arc::into_inner(message).expect("send: nobody has seen it");
-            return Err(SendError(message.into_inner()));
+            return Err(SendError(message));
         }
-        let oldest = if state.ring.len() == self.shared.capacity { state.ring.pop_front() } else { None };
-        let unseen = state.parties.receivers;
-        state.ring.push_back(Entry { message, unseen });
-        state.tail += 1;
+        let receivers = state.parties.receivers;
+        let oldest = (state.len() == self.shared.capacity).then(|| state.pop());
+        state.put(message);
         let rings = state.parties.tell_receivers(&mut notified);
         drop(state);
         notified.ready();
         if rings {
             self.shared.bells.ring_all();
         }
-        drop(oldest);
-        Ok(unseen)
+        if let Some((block, oldest)) = oldest {
+            block.node(oldest).expect("send: the block has the message").remove();
+        }
+        Ok(receivers)
     }
 
     /// Makes a receiver, which sees the messages that are sent from now on. Does not block.
@@ -253,7 +254,7 @@ impl<T> Sender<T> {
 
     /// Returns the number of messages that some receiver has not seen.
     pub fn len(&self) -> usize {
-        self.shared.state.lock().ring.len()
+        self.shared.state.lock().len()
     }
 
     /// Returns `true` if all receivers have seen all messages.
@@ -282,8 +283,8 @@ impl<T> Drop for Sender<T> {
 
 impl<T> Receiver<T> {
     fn subscribed(shared: &Arc<Shared<T>>) -> Self {
-        let next = several::join(&shared.state, Side::Receivers).tail;
-        Receiver { shared: Arc::clone(shared), next, kept: None, bell: None }
+        let next = several::join(&shared.state, Side::Receivers).tail();
+        Receiver { shared: Arc::clone(shared), next, block: None, kept: None, bell: None }
     }
 
     /// Makes a receiver, which sees the messages that are sent from now on. Does not block.
@@ -293,7 +294,7 @@ impl<T> Receiver<T> {
 
     /// Returns the number of messages that were sent and that this receiver has not seen, including those that it has missed.
     pub fn len(&self) -> usize {
-        let unseen = self.shared.state.lock().tail - self.next;
+        let unseen = self.shared.state.lock().tail() - self.next;
         usize::try_from(unseen).unwrap_or(usize::MAX) + usize::from(self.kept.is_some())
     }
 
@@ -352,7 +353,7 @@ impl<T> Receiver<T> {
     /// ```
     pub fn bell(&mut self) -> crate::chan::Receiver<()> {
         let (next, kept) = (self.next, self.kept.is_some());
-        self.shared.bells.bell(&mut self.bell, &self.shared.state, |state| kept || state.tail > next)
+        self.shared.bells.bell(&mut self.bell, &self.shared.state, |state| kept || state.tail() > next)
     }
 
     /// Rings again if messages are left, as a receive was given up whose caller may have heard the bell.
@@ -362,30 +363,14 @@ impl<T> Receiver<T> {
         }
     }
 
-    /// Counts the next message, which was cloned, as seen.
-    #[inline]
-    fn took(&mut self, message: Message<T>, clone: T) -> T {
-        let mut leaves = self.shared.bells.leaves(self.bell.as_ref());
-        let keeps = Keeps::new(&mut self.kept, clone);
-        let mut state = self.shared.state.lock();
-        let gone = state.saw_one(self.next);
-        self.next += 1;
-        let more = state.tail > self.next;
-        drop(state);
-        // Both are the same message, so it is dropped once at most.
-        drop((gone, message));
-        leaves.news = more;
-        keeps.give()
-    }
-
-    /// As `took`, for a message that an earlier call has kept.
+    /// Returns a clone of a message that an earlier call has kept, and that this receiver keeps no longer.
     #[cold]
     fn took_kept(&mut self, clone: T) -> T {
         let mut leaves = self.shared.bells.leaves(self.bell.as_ref());
         let keeps = Keeps::new(&mut self.kept, clone);
         drop(keeps.kept.take());
         let message = keeps.give();
-        leaves.news = self.shared.state.lock().tail > self.next;
+        leaves.news = self.shared.state.lock().tail() > self.next;
         message
     }
 
@@ -499,15 +484,22 @@ impl<T: Clone> Receiver<T> {
         if self.kept.is_some() {
             return self.take_kept(until).ok_or(RecvTimeoutError::Timeout);
         }
-        let next = &mut self.next;
-        match wait_for(&self.shared.state, Side::Receivers, until, |state| state.look(next)) {
-            None => Err(RecvTimeoutError::Timeout),
-            Some(Found::Closed) => Err(RecvTimeoutError::Closed),
-            Some(Found::Lagged(missed)) => {
-                self.shared.bells.ring(self.bell.as_ref());
-                Err(RecvTimeoutError::Lagged(missed))
+        loop {
+            match self.take(until) {
+                Taken::Message(message) => return Ok(message),
+                Taken::Late => return Err(RecvTimeoutError::Timeout),
+                Taken::Nothing => {}
             }
-            Some(Found::Message(message)) => self.take(message, until).ok_or(RecvTimeoutError::Timeout),
+            let (next, has) = (&mut self.next, self.block.as_deref());
+            match wait_for(&self.shared.state, Side::Receivers, until, |state| state.look(next, has)) {
+                None => return Err(RecvTimeoutError::Timeout),
+                Some(Found::Closed) => return Err(RecvTimeoutError::Closed),
+                Some(Found::Lagged(missed)) => {
+                    self.shared.bells.ring(self.bell.as_ref());
+                    return Err(RecvTimeoutError::Lagged(missed));
+                }
+                Some(Found::Message(block)) => self.block = block.or_else(|| self.block.take()),
+            }
         }
     }
 
@@ -524,24 +516,44 @@ impl<T: Clone> Receiver<T> {
         if self.kept.is_some() {
             return Ok(self.take_kept(None).expect("try_recv: without a limit it comes"));
         }
-        let found = self.shared.state.lock().look(&mut self.next);
-        match found {
-            None => Err(TryRecvError::Empty),
-            Some(Found::Closed) => Err(TryRecvError::Closed),
-            Some(Found::Lagged(missed)) => {
-                self.shared.bells.ring(self.bell.as_ref());
-                Err(TryRecvError::Lagged(missed))
+        loop {
+            match self.take(None) {
+                Taken::Message(message) => return Ok(message),
+                Taken::Late => unreachable!("try_recv: there is no limit"),
+                Taken::Nothing => {}
             }
-            Some(Found::Message(message)) => {
-                Ok(self.take(message, None).expect("try_recv: without a limit it comes"))
+            let found = self.shared.state.lock().look(&mut self.next, self.block.as_deref());
+            match found {
+                None => return Err(TryRecvError::Empty),
+                Some(Found::Closed) => return Err(TryRecvError::Closed),
+                Some(Found::Lagged(missed)) => {
+                    self.shared.bells.ring(self.bell.as_ref());
+                    return Err(TryRecvError::Lagged(missed));
+                }
+                Some(Found::Message(block)) => self.block = block.or_else(|| self.block.take()),
             }
         }
     }
 
-    /// Clones the message, and then counts it as seen; returns `None` if others still clone it at the limit.
-    fn take(&mut self, message: Message<T>, until: Option<Nanos>) -> Option<T> {
-        let clone = self.clone_of(&message, until)?;
-        Some(self.took(message, clone))
+    /// Receives the next message, if it has come and is in the receiver's block. `until` limits the wait for other receivers
+    /// that clone it.
+    #[inline]
+    fn take(&mut self, until: Option<Nanos>) -> Taken<T> {
+        let Some(block) = &self.block else { return Taken::Nothing };
+        let Some(node) = block.node(self.next).filter(|node| node.has_come()) else { return Taken::Nothing };
+        let mut leaves = self.shared.bells.leaves(self.bell.as_ref());
+        let Some(value) = node.value.lock_within(until) else { return Taken::Late };
+        leaves.news = false;
+        let sees = Sees {
+            shared: &self.shared,
+            bell: self.bell.as_ref(),
+            kept: &mut self.kept,
+            next: &mut self.next,
+        };
+        match sees.see(node, value) {
+            Some(message) => Taken::Message(message),
+            None => Taken::Nothing,
+        }
     }
 
     /// Receives a message that an earlier call has kept; returns `None` if others still clone it at the limit.
@@ -557,7 +569,7 @@ impl<T: Clone> Receiver<T> {
 
     /// Clones the message. A call that ends here leaves the message for the next one.
     #[inline]
-    fn clone_of(&self, message: &Message<T>, until: Option<Nanos>) -> Option<T> {
+    fn clone_of(&self, message: &Kept<T>, until: Option<Nanos>) -> Option<T> {
         let mut leaves = self.shared.bells.leaves(self.bell.as_ref());
         let clone = T::clone(&*message.lock_within(until)?);
         leaves.news = false;
@@ -565,27 +577,96 @@ impl<T: Clone> Receiver<T> {
     }
 }
 
+/// The result of a receive without a look at the state.
+enum Taken<T> {
+    Message(T),
+    /// Others still clone the message at the limit.
+    Late,
+    /// The receiver has to look.
+    Nothing,
+}
+
+/// The parts of a receiver with which it sees a message, while a node of its block is borrowed.
+struct Sees<'a, T> {
+    shared: &'a Shared<T>,
+    bell: Option<&'a Bell>,
+    kept: &'a mut Option<Kept<T>>,
+    next: &'a mut u64,
+}
+
+/// The lock of a node. At the drop, by a clone that panics, the message counts as not seen.
+struct Turn<'a, T> {
+    node: &'a Node<T>,
+    value: Option<MutexGuard<'a, Option<T>>>,
+}
+
+impl<T> Turn<'_, T> {
+    /// Unlocks, and counts the message as seen.
+    #[inline]
+    fn seen(mut self) -> Seen {
+        mutant!(BroadcastSeenBeforeTheUnlock: let seen = self.node.seen(); self.value = None; std::mem::forget(self); return seen);
+        drop(self.value.take());
+        self.node.seen()
+    }
+}
+
+impl<T> Drop for Turn<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(value) = self.value.take() {
+            drop(value);
+            self.node.tidy();
+        }
+    }
+}
+
+impl<T: Clone> Sees<'_, T> {
+    /// Clones the next message, whose node the caller has locked, and then counts the message as seen. Returns `None` if the
+    /// message has been removed.
+    #[inline]
+    fn see(self, node: &Node<T>, value: MutexGuard<'_, Option<T>>) -> Option<T> {
+        let mut leaves = self.shared.bells.leaves(self.bell);
+        let turn = Turn { node, value: Some(value) };
+        if node.is_gone() {
+            leaves.news = false;
+            return None;
+        }
+        let value = turn.value.as_ref().and_then(|value| value.as_ref());
+        let clone = T::clone(value.expect("see: a message that has come, and has not gone, is there"));
+        let keeps = Keeps::new(self.kept, clone);
+        let seen = turn.seen();
+        *self.next += 1;
+        if seen == Seen::ByAll {
+            self.shared.state.lock().pass_seen();
+        }
+        if seen != Seen::ByMe {
+            node.clear();
+        }
+        leaves.news = self.bell.is_some() && self.shared.state.lock().tail() > *self.next;
+        Some(keeps.give())
+    }
+}
+
 impl<T> Clone for Receiver<T> {
     fn clone(&self) -> Self {
-        let mut state = several::join(&self.shared.state, Side::Receivers);
-        let from = state.place(self.next);
-        state.ring.range_mut(from..).for_each(|entry| entry.unseen += 1);
-        drop(state);
-        Receiver { shared: Arc::clone(&self.shared), next: self.next, kept: self.kept.clone(), bell: None }
+        several::join(&self.shared.state, Side::Receivers).add_receiver(self.next);
+        let (block, kept) = (self.block.clone(), self.kept.clone());
+        Receiver { shared: Arc::clone(&self.shared), next: self.next, block, kept, bell: None }
     }
 }
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        let (mut gone, mut notified) = (Buffer::growing(), Notified::new());
+        let mut notified = Notified::new();
         let mut state = self.shared.state.lock();
-        let tail = state.tail;
-        state.saw(self.next, tail, &mut gone);
+        let seen = state.remove_receiver(self.next);
         state.parties.receiver_goes(&mut notified);
         drop(state);
         notified.ready();
         self.shared.bells.remove(self.bell.take());
-        drop(gone);
+        for (block, number) in seen {
+            block.node(number).expect("drop: the block has the message").clear();
+        }
     }
 }
 

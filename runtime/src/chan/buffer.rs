@@ -6,7 +6,7 @@
 
 use crate::host::{Active, Process};
 use std::alloc::{self, Layout};
-use std::mem::{ManuallyDrop, needs_drop};
+use std::mem::needs_drop;
 use std::panic::resume_unwind;
 use std::ptr::NonNull;
 
@@ -111,13 +111,6 @@ impl<T> Buffer<T> {
         // SAFETY: the place is a free slot, as there are fewer messages than slots; the message by this function's contract.
         unsafe { self.slots.slot(self.place(self.len)).copy_from_nonoverlapping(message, 1) };
         self.len += 1;
-    }
-
-    /// As `push`, for a message by value.
-    pub(crate) fn put(&mut self, message: T) {
-        let message = ManuallyDrop::new(message);
-        // SAFETY: the message is not used afterwards.
-        unsafe { self.push(&raw const *message) };
     }
 
     /// As `push`. Not inlined, so that `push` is.
@@ -246,7 +239,16 @@ impl<T> Drop for Buffer<T> {
 mod tests {
     use super::*;
     use std::collections::VecDeque;
-    use std::mem::MaybeUninit;
+    use std::mem::{ManuallyDrop, MaybeUninit};
+
+    impl<T> Buffer<T> {
+        /// As `push`, for a message by value.
+        fn put(&mut self, message: T) {
+            let message = ManuallyDrop::new(message);
+            // SAFETY: the message is not used afterwards.
+            unsafe { self.push(&raw const *message) };
+        }
+    }
 
     fn pop<T>(buffer: &mut Buffer<T>) -> Option<T> {
         let mut slot = MaybeUninit::uninit();

@@ -370,8 +370,8 @@ impl Node {
         let kept = self.end_one(&mut walk, Of::Ender);
         mutant!(ContextSweptEarly: self.swept.store(true, Release));
         while let Some((node, of)) = walk.open.pop() {
-            // Acquire: partner S1, as above. No model weakens this look alone.
-            let swept = node.swept.load(Acquire);
+            // Acquire: partner S1, as above.
+            let swept = node.swept.load(Acquire.unless(ContextSweptPassesRelaxed));
             let kept = if swept { Kept::default() } else { node.end_one(&mut walk, of) };
             walked.push((node, kept));
         }

@@ -159,6 +159,21 @@ fn a_cancel_that_others_have_made_shows_its_end() {
     });
 }
 
+/// One thread cancels a context in the middle of a chain, another one the context at its top. Fails by the assertion when the
+/// second canceller passes over the middle, and does not see what the first one has done below.
+#[test]
+fn a_cancel_shows_an_end_that_another_has_made_below() {
+    Model::new().check("context_cancel_above", || {
+        let (top, cancel) = Context::background().with_cancel();
+        let (middle, cancel_middle) = top.with_cancel();
+        let (below, _cancel) = middle.with_cancel();
+        let other = thread::spawn(move || cancel_middle.cancel());
+        cancel.cancel();
+        assert!(below.err().is_some(), "`cancel` has returned, and one below is open");
+        other.join().unwrap();
+    });
+}
+
 /// Two threads cancel a context, for two reasons. Fails by the assertion when a context below ends for another reason than the
 /// context above it.
 #[test]
@@ -284,6 +299,7 @@ fn mutants() {
             (Mutant::ContextErrRelaxed, "an_error_shows_what_was_done_before_the_cancel"),
             (Mutant::ContextSweptRelaxed, "a_cancel_that_others_have_made_shows_its_end"),
             (Mutant::ContextSweptLooksRelaxed, "a_cancel_returns_when_all_below_are_done"),
+            (Mutant::ContextSweptPassesRelaxed, "a_cancel_shows_an_end_that_another_has_made_below"),
             (Mutant::ContextSweptEarly, "a_cancel_returns_when_all_below_are_done"),
             (Mutant::ContextAddsBlindly, "one_that_is_made_beside_the_end_ends_with_it"),
             (Mutant::ContextMakesTwoChannels, "a_receiver_from_before_the_end_hears_of_it"),

@@ -6,6 +6,7 @@ use crate::chan::{broadcast, watch};
 use crate::model::{Model, Mutant, at_rest, done};
 use loom::thread;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 
 /// A change meets a close. Fails when a receiver is told of the end, and then of the change; or when a `send` succeeds, and no
@@ -173,6 +174,42 @@ fn two_futures_take_turns_with_a_message() {
     });
 }
 
+/// A receiver clones the message that a sender removes. Fails by the count when neither drops the value.
+#[test]
+fn a_message_is_cloned_while_it_is_removed() {
+    Model::new().check("broadcast_removed", || {
+        let (sender, mut receiver) = broadcast::channel(1);
+        let first = Arc::new(());
+        sender.send(Arc::clone(&first)).unwrap();
+        let takes = thread::spawn(move || {
+            drop(receiver.try_recv());
+            receiver
+        });
+        sender.send(Arc::new(())).unwrap();
+        let _receiver = takes.join().unwrap();
+        assert_eq!(Arc::strong_count(&first), 1, "the channel still has the message");
+    });
+}
+
+/// A receiver that has seen the message before looks for the next one without the channel's lock. Fails by a causality
+/// violation, or a panic, when the receiver sees that message before its value.
+#[test]
+fn a_message_meets_a_receiver_that_looks_without_the_lock() {
+    Model::new().check("broadcast_looks", || {
+        let (sender, mut receiver) = broadcast::channel(2);
+        sender.send(6).unwrap();
+        assert_eq!(receiver.try_recv(), Ok(6));
+        let sends = thread::spawn(move || (sender.send(7), sender));
+        let seen = receiver.try_recv();
+        let (sent, _sender) = sends.join().unwrap();
+        assert_eq!(sent, Ok(1));
+        match seen {
+            Ok(seen) => assert_eq!(seen, 7),
+            Err(_) => assert_eq!(receiver.try_recv(), Ok(7)),
+        }
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -185,6 +222,12 @@ fn mutants() {
             (Mutant::SeveralTaskLooksOnce, "the_last_receiver_meets_a_future_that_waits_for_its_end"),
             (Mutant::SeveralTaskLooksOnce, "a_future_that_is_dropped_while_a_message_comes_leaves_it"),
             (Mutant::SeveralTellsOne, "a_future_that_is_dropped_beside_a_message_takes_nothing_with_it"),
+            (Mutant::BroadcastPutsRelaxed, "a_message_meets_a_receiver_that_looks_without_the_lock"),
+            (Mutant::BroadcastLooksRelaxed, "a_message_meets_a_receiver_that_looks_without_the_lock"),
+            (Mutant::BroadcastSeenRelaxed, "a_message_is_cloned_while_it_is_removed"),
+            (Mutant::BroadcastSeenBeforeTheUnlock, "a_message_is_cloned_while_it_is_removed"),
+            (Mutant::BroadcastRemovesRelaxed, "a_message_is_cloned_while_it_is_removed"),
+            (Mutant::BroadcastLeavesUntidy, "a_message_is_cloned_while_it_is_removed"),
             (Mutant::WatchCountsLate, "a_value_meets_a_goroutine_that_begins_to_wait"),
             (Mutant::WatchCountsAfterTheEnd, "a_send_meets_a_close"),
             (Mutant::WatchCountsAfterTheEnd, "a_change_in_place_meets_a_close"),

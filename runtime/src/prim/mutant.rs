@@ -1019,6 +1019,18 @@ pub enum Mutant {
     SeveralTaskLooksOnce,
     /// A sender tells only the first of the waiting receivers of a new message or value.
     SeveralTellsOne,
+    /// A sender of a broadcast channel publishes a message without Release.
+    BroadcastPutsRelaxed,
+    /// A receiver of a broadcast channel looks for a message without Acquire.
+    BroadcastLooksRelaxed,
+    /// A receiver of a broadcast channel counts a message as seen without AcqRel.
+    BroadcastSeenRelaxed,
+    /// A receiver of a broadcast channel counts a message as seen before it unlocks the message.
+    BroadcastSeenBeforeTheUnlock,
+    /// A sender of a broadcast channel marks a message as removed without AcqRel.
+    BroadcastRemovesRelaxed,
+    /// A receiver of a broadcast channel that has had the lock of a message, and has not seen it, does not clear it.
+    BroadcastLeavesUntidy,
     /// A sender counts its value only after the receivers have been told.
     WatchCountsLate,
     /// A sender counts its value, and tells of it, after the receivers were told of the end.
@@ -1223,6 +1235,8 @@ pub enum Mutant {
     ContextSweptRelaxed,
     /// A second canceller finds without Acquire that all nodes below are done.
     ContextSweptLooksRelaxed,
+    /// An ender passes without Acquire over a node below whose end another ender has made.
+    ContextSweptPassesRelaxed,
     /// A second canceller ends the contexts below one that is done by its own verdict.
     ContextSecondEndTellsItsOwn,
     /// A dependent takes its place in the list of a node that is done.

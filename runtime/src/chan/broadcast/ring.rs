@@ -1,24 +1,152 @@
 //! The messages of a channel, and the look of a receiver at them.
+//!
+//! ```text
+//!   State, locked:  head .. tail     the numbers of the messages in the ring
+//!                   blocks           of so many nodes each; the first has the message `head`, if there is one
+//!   Node:           value            under its own lock, so that `T` need not be `Sync`
+//!                   left             receivers that have not seen the message, ×2;  + GONE.  0: no message yet
+//!
+//!   sender                           receiver                             who clears
+//!
+//!   lock the state                   R1  left is 0: look in the state,    C  try the node's lock;
+//!   S1  node(tail).value := message      or wait there                        take the value out, unlock, drop it
+//!   S2  node(tail).left := 2 × n     R2  lock the node
+//!   S3  ring full: head += 1         R3  left has GONE: unlock, look
+//!   unlock the state                 R4  clone
+//!   S4  old.left |= GONE             R5  unlock the node
+//!   S5  C, for the old node          R6  left -= 2, or -= 0 if R4 unwinds
+//!                                    R7  it was the last: lock the state, head += 1 past each node that all have seen; C
+//!                                    R8  it had GONE: C
+//! ```
+//! A receiver keeps the block in which its next message is, so most receives don't touch the state: receivers in different
+//! places of the ring share no line that they write.
+//!
+//! *A value that is removed is dropped by S5, or by a receiver that has the node's lock meanwhile.* S4 and R6 change one word,
+//! so one comes first. If S4 does, R6 sees GONE, and that receiver clears. If R6 does, S4 sees it, and so S5 sees R5. If the
+//! try of C fails, then the holder of the lock executes its own R6 later, or clears itself. A future that is dropped in its
+//! turn executes R6, too.
+//!
+//! *The head passes each node that all have seen.* A receiver sees a message only when it is through with R7 for the one
+//! before, so the counts come to zero in order. A clone of a receiver adds to counts that are not zero, under the lock of the
+//! state: a count that has come to zero stays there.
+//!
+//! *No value is dropped under the lock of the state.* A block leaves it when the head has passed the block's nodes, each of
+//! which is cleared by a call that holds the block until then.
+//!
+//! Checked by `models/several.rs`.
 
-use crate::chan::buffer::Buffer;
 use crate::chan::several::{HasParties, Parties, Side};
-use crate::prim::Arc;
+use crate::prim::hooks::*;
+use crate::prim::{AcqRel, Acquire, Arc, AtomicU64, Relaxed, Release};
 use crate::sync;
 use crate::sync::wait_queue::{HasWaitQueue, WaitQueue};
 use std::collections::VecDeque;
 
-/// A message, whose lock serialises the clones, so that `T` need not be `Sync`.
-pub(super) type Message<T> = Arc<sync::Mutex<T>>;
+/// The bit in `left` of a node that left the ring before all had seen its message.
+const GONE: u64 = 1;
+/// A receiver, in `left`.
+const RECEIVER: u64 = 2;
+/// A block has at most so many nodes, and, if it has more than one, about so many bytes.
+const MOST_NODES: usize = 32;
+const MOST_BYTES: usize = 4096;
 
-pub(super) struct Entry<T> {
-    pub(super) message: Message<T>,
-    /// The number of receivers that have not seen the message; not zero.
-    pub(super) unseen: usize,
+pub(super) struct Node<T> {
+    pub(super) value: sync::Mutex<Option<T>>,
+    left: AtomicU64,
+}
+
+/// The result of R6.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+#[must_use]
+pub(super) enum Seen {
+    /// Other receivers have not seen the message.
+    ByMe,
+    /// The caller passes the node, and clears it.
+    ByAll,
+    /// The message has been removed: the caller clears the node.
+    Removed,
+}
+
+impl<T> Node<T> {
+    fn new() -> Self {
+        Node { value: sync::Mutex::new(None), left: AtomicU64::new(0) }
+    }
+
+    /// R1: returns `true` if the node has, or had, a message.
+    #[inline]
+    pub(super) fn has_come(&self) -> bool {
+        // Acquire: sees the value; the partner is the Release in `State::put`.
+        self.left.load(Acquire.unless(BroadcastLooksRelaxed)) != 0
+    }
+
+    /// R3, with the node locked.
+    #[inline]
+    pub(super) fn is_gone(&self) -> bool {
+        // Relaxed: the lock orders the value. A message whose removal is not seen here was received before it.
+        self.left.load(Relaxed) & GONE != 0
+    }
+
+    /// R6, after the unlock.
+    #[inline]
+    pub(super) fn seen(&self) -> Seen {
+        // Release: the unlock of the node, for the Acquire in `remove`. Acquire: what the others did with the value, for the
+        // one that clears it; partners are these Releases.
+        let before = self.left.fetch_sub(RECEIVER, AcqRel.unless(BroadcastSeenRelaxed));
+        match before {
+            _ if before & GONE != 0 => Seen::Removed,
+            RECEIVER => Seen::ByAll,
+            _ => Seen::ByMe,
+        }
+    }
+
+    /// R6 of a receiver that has had the lock, or its turn, without seeing the message; with R8.
+    #[cold]
+    pub(super) fn tidy(&self) {
+        mutant!(BroadcastLeavesUntidy: return);
+        // AcqRel: as in `seen`, with the same partners.
+        if self.left.fetch_add(0, AcqRel) & GONE != 0 {
+            self.clear();
+        }
+    }
+
+    /// S4 and S5.
+    pub(super) fn remove(&self) {
+        // Acquire: sees that the receivers before have unlocked the node; the partner is the Release in `seen`.
+        self.left.fetch_or(GONE, AcqRel.unless(BroadcastRemovesRelaxed));
+        self.clear();
+    }
+
+    /// C.
+    pub(super) fn clear(&self) {
+        let value = self.value.try_lock().and_then(|mut value| value.take());
+        drop(value);
+    }
+}
+
+/// Nodes of neighbouring messages.
+pub(super) struct Block<T> {
+    first: u64,
+    nodes: Box<[Node<T>]>,
+}
+
+impl<T> Block<T> {
+    fn new(first: u64, nodes: usize) -> Arc<Self> {
+        Arc::new(Block { first, nodes: (0..nodes).map(|_| Node::new()).collect() })
+    }
+
+    /// Returns the node of the message `number`, if it is in this block.
+    #[inline]
+    pub(super) fn node(&self, number: u64) -> Option<&Node<T>> {
+        self.nodes.get(usize::try_from(number.wrapping_sub(self.first)).ok()?)
+    }
 }
 
 pub(super) struct State<T> {
-    pub(super) ring: VecDeque<Entry<T>>,
-    pub(super) tail: u64,
+    blocks: VecDeque<Arc<Block<T>>>,
+    /// The number of nodes of a block.
+    nodes: usize,
+    head: u64,
+    tail: u64,
     pub(super) parties: Parties,
 }
 
@@ -37,58 +165,112 @@ impl<T> HasWaitQueue for State<T> {
 
 /// The result of a receiver's look.
 pub(super) enum Found<T> {
-    Message(Message<T>),
+    /// The next message is there, in this block, or in that which the receiver has.
+    Message(Option<Arc<Block<T>>>),
     Lagged(u64),
     Closed,
 }
 
 impl<T> State<T> {
-    /// Returns the number of the oldest message in the ring.
-    fn head(&self) -> u64 {
-        self.tail - self.ring.len() as u64
+    pub(super) fn new(capacity: usize, receivers: usize) -> Self {
+        let nodes = (MOST_BYTES / size_of::<Node<T>>()).clamp(1, MOST_NODES).min(capacity);
+        State { blocks: VecDeque::new(), nodes, head: 0, tail: 0, parties: Parties::new(receivers) }
     }
 
-    /// Returns the place in the ring of the message `number`, or of the oldest message if that one is gone.
-    pub(super) fn place(&self, number: u64) -> usize {
-        usize::try_from(number.saturating_sub(self.head())).expect("place: the ring is in memory")
+    /// Returns the number of the next message.
+    pub(super) fn tail(&self) -> u64 {
+        self.tail
     }
 
-    /// Returns what a receiver finds that sees `next` next; if it lags, sets `next` to the oldest message.
-    pub(super) fn look(&self, next: &mut u64) -> Option<Found<T>> {
-        let missed = self.head().saturating_sub(*next);
+    /// Returns the number of messages in the ring.
+    pub(super) fn len(&self) -> usize {
+        usize::try_from(self.tail - self.head).expect("len: the ring is in memory")
+    }
+
+    /// Returns the block of a message that is in the ring, or of the next one.
+    fn block(&self, number: u64) -> Option<&Arc<Block<T>>> {
+        let place = (number - self.blocks.front()?.first) / self.nodes as u64;
+        self.blocks.get(usize::try_from(place).expect("block: the ring is in memory"))
+    }
+
+    /// Returns the node of a message that is in the ring.
+    fn node(&self, number: u64) -> &Node<T> {
+        self.block(number).and_then(|block| block.node(number)).expect("node: the message is in the ring")
+    }
+
+    /// S1 and S2: puts a message at the tail, which all receivers are to see.
+    pub(super) fn put(&mut self, message: T) {
+        if self.block(self.tail).is_none() {
+            self.blocks.push_back(Block::new(self.tail, self.nodes));
+        }
+        let node = self.node(self.tail);
+        *node.value.try_lock().expect("put: no receiver locks a node before its message has come") =
+            Some(message);
+        let left = self.parties.receivers as u64 * RECEIVER;
+        // Release: publishes the value, and the unlock, to the Acquire in `has_come`.
+        node.left.store(left, Release.unless(BroadcastPutsRelaxed));
+        self.tail += 1;
+    }
+
+    /// S3: takes the oldest message out of the ring. The caller removes it from its node, in this block, after the lock.
+    pub(super) fn pop(&mut self) -> (Arc<Block<T>>, u64) {
+        let oldest = self.head;
+        let block = Arc::clone(self.block(oldest).expect("pop: the ring has a message"));
+        self.pass();
+        (block, oldest)
+    }
+
+    /// Moves the head past a message.
+    fn pass(&mut self) {
+        self.head += 1;
+        if self.blocks.front().is_some_and(|block| block.node(self.head).is_none()) {
+            self.blocks.pop_front();
+        }
+    }
+
+    /// Moves the head past the messages that all receivers have seen.
+    pub(super) fn pass_seen(&mut self) {
+        // Relaxed: the caller has brought one of the counts to zero. One whose zero is not seen has a caller that is about to
+        // come here.
+        while self.head < self.tail && self.node(self.head).left.load(Relaxed) == 0 {
+            self.pass();
+        }
+    }
+
+    /// Returns what a receiver finds that sees `next` next, and has this block; if it lags, sets `next` to the oldest message.
+    pub(super) fn look(&self, next: &mut u64, has: Option<&Block<T>>) -> Option<Found<T>> {
+        let missed = self.head.saturating_sub(*next);
         if missed > 0 {
-            *next = self.head();
+            *next = self.head;
             return Some(Found::Lagged(missed));
         }
-        match self.ring.get(self.place(*next)) {
-            Some(entry) => Some(Found::Message(Arc::clone(&entry.message))),
-            None => self.parties.closed.then_some(Found::Closed),
+        if *next < self.tail {
+            let in_it = has.is_some_and(|block| block.node(*next).is_some());
+            return Some(Found::Message(if in_it { None } else { self.block(*next).cloned() }));
+        }
+        self.parties.closed.then_some(Found::Closed)
+    }
+
+    /// Counts one more receiver that has not seen the messages from `next` on.
+    pub(super) fn add_receiver(&mut self, next: u64) {
+        for number in next.max(self.head)..self.tail {
+            // Relaxed: the receiver that is cloned has not seen the message, so it is not cleared beside this.
+            self.node(number).left.fetch_add(RECEIVER, Relaxed);
         }
     }
 
-    /// Notes that a receiver has seen the message `number`, which may have left the ring. If now all have seen the message, the
-    /// message is the oldest one, and is returned: the caller drops it after the lock.
-    #[inline]
-    pub(super) fn saw_one(&mut self, number: u64) -> Option<Message<T>> {
-        if number < self.head() {
-            return None;
+    /// Counts the messages from `next` on as seen, for a receiver that goes. The caller clears the nodes that it gets, after
+    /// the lock.
+    pub(super) fn remove_receiver(&mut self, next: u64) -> Vec<(Arc<Block<T>>, u64)> {
+        let mut seen = Vec::new();
+        for number in next.max(self.head)..self.tail {
+            let block = self.block(number).expect("remove_receiver: the message is in the ring");
+            let last = block.node(number).is_some_and(|node| node.seen() == Seen::ByAll);
+            if last {
+                seen.push((Arc::clone(block), number));
+            }
         }
-        let place = self.place(number);
-        let unseen = &mut self.ring[place].unseen;
-        *unseen -= 1;
-        if *unseen > 0 { None } else { self.ring.pop_front().map(|oldest| oldest.message) }
-    }
-
-    /// Notes that a receiver has seen the messages from `first` up to, and without, `end`. Messages that all have seen go into
-    /// `gone`, which the caller drops after the lock.
-    pub(super) fn saw(&mut self, first: u64, end: u64, gone: &mut Buffer<Message<T>>) {
-        let (from, to) = (self.place(first), self.place(end));
-        self.ring.range_mut(from..to).for_each(|entry| entry.unseen -= 1);
-        // A receiver that has not seen a message has not seen the later ones, so the messages that all have seen are
-        // the oldest.
-        while self.ring.front().is_some_and(|oldest| oldest.unseen == 0) {
-            let oldest = self.ring.pop_front().expect("saw: there is an oldest one");
-            gone.put(oldest.message);
-        }
+        self.pass_seen();
+        seen
     }
 }
