@@ -604,7 +604,7 @@ impl<T> Turn<'_, T> {
     /// Unlocks, and counts the message as seen.
     #[inline]
     fn seen(mut self) -> Seen {
-        mutant!(BroadcastSeenBeforeTheUnlock: let seen = self.node.seen(); self.value = None; std::mem::forget(self); return seen);
+        mutant!(BroadcastSeenEarly: let seen = self.node.seen(); self.value = None; std::mem::forget(self); return seen);
         drop(self.value.take());
         self.node.seen()
     }

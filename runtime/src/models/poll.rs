@@ -87,7 +87,7 @@ fn a_goroutine_that_sleeps_beside_others_sends_an_m_to_the_poller() {
 /// One M waits in the poller until a time far away when another goroutine begins a short sleep.
 #[test]
 fn an_earlier_timer_breaks_the_wait() {
-    Model::new().preemptions_by_default(1).check("earlier_timer", || {
+    Model::new().check("earlier_timer", || {
         let runtime = runtime(2, 2);
         drop(runtime.go(|| sleep(4 * LONG)));
         fall_asleep::<2>(&runtime);

@@ -1019,16 +1019,10 @@ pub enum Mutant {
     SeveralTaskLooksOnce,
     /// A sender tells only the first of the waiting receivers of a new message or value.
     SeveralTellsOne,
-    /// A sender of a broadcast channel publishes a message without Release.
-    BroadcastPutsRelaxed,
-    /// A receiver of a broadcast channel looks for a message without Acquire.
-    BroadcastLooksRelaxed,
-    /// A receiver of a broadcast channel counts a message as seen without AcqRel.
-    BroadcastSeenRelaxed,
-    /// A receiver of a broadcast channel counts a message as seen before it unlocks the message.
-    BroadcastSeenBeforeTheUnlock,
-    /// A sender of a broadcast channel marks a message as removed without AcqRel.
-    BroadcastRemovesRelaxed,
+    /// A receiver counts a broadcast message as seen before it unlocks the node.
+    BroadcastSeenEarly,
+    /// A receiver that has seen a broadcast message does not look whether the message has been removed.
+    BroadcastSeesNoRemoval,
     /// A receiver of a broadcast channel that has had the lock of a message, and has not seen it, does not clear it.
     BroadcastLeavesUntidy,
     /// A sender counts its value only after the receivers have been told.

@@ -75,8 +75,9 @@ impl<T> Node<T> {
     /// R1: returns `true` if the node has, or had, a message.
     #[inline]
     pub(super) fn has_come(&self) -> bool {
-        // Acquire: sees the value; the partner is the Release in `State::put`.
-        self.left.load(Acquire.unless(BroadcastLooksRelaxed)) != 0
+        // Acquire: sees the value; the partner is the Release in `State::put`. No model has the two: in loom the unlock of the
+        // node, which comes before that Release, orders the value for the next who locks the node.
+        self.left.load(Acquire) != 0
     }
 
     /// R3, with the node locked.
@@ -90,10 +91,10 @@ impl<T> Node<T> {
     #[inline]
     pub(super) fn seen(&self) -> Seen {
         // Release: the unlock of the node, for the Acquire in `remove`. Acquire: what the others did with the value, for the
-        // one that clears it; partners are these Releases.
-        let before = self.left.fetch_sub(RECEIVER, AcqRel.unless(BroadcastSeenRelaxed));
+        // one that clears it; partners are these Releases. No model has them: in loom a `try_lock` never reads an old state.
+        let before = self.left.fetch_sub(RECEIVER, AcqRel);
         match before {
-            _ if before & GONE != 0 => Seen::Removed,
+            _ if (before & GONE != 0).unless(BroadcastSeesNoRemoval) => Seen::Removed,
             RECEIVER => Seen::ByAll,
             _ => Seen::ByMe,
         }
@@ -111,8 +112,9 @@ impl<T> Node<T> {
 
     /// S4 and S5.
     pub(super) fn remove(&self) {
-        // Acquire: sees that the receivers before have unlocked the node; the partner is the Release in `seen`.
-        self.left.fetch_or(GONE, AcqRel.unless(BroadcastRemovesRelaxed));
+        // Acquire: sees that the receivers before have unlocked the node; the partner is the Release in `seen`. No model has the
+        // two, as there.
+        self.left.fetch_or(GONE, AcqRel);
         self.clear();
     }
 
@@ -207,8 +209,8 @@ impl<T> State<T> {
         *node.value.try_lock().expect("put: no receiver locks a node before its message has come") =
             Some(message);
         let left = self.parties.receivers as u64 * RECEIVER;
-        // Release: publishes the value, and the unlock, to the Acquire in `has_come`.
-        node.left.store(left, Release.unless(BroadcastPutsRelaxed));
+        // Release: publishes the value, and the unlock, to its partner, the Acquire in `has_come`.
+        node.left.store(left, Release);
         self.tail += 1;
     }
 
