@@ -347,9 +347,9 @@ fn a_sleeper_that_is_queued_behind_another_is_run_by_another_m() {
     });
 }
 
-/// A sleeper is due, and becomes an arrival, because time has passed since the last look at the timers, and a goroutine stands in
-/// the ring. The goroutine in `runnext` goes first, and keeps its M until the sleeper has run. No M polls: the M at work has come
-/// from the poller, and the other one sleeps on its note. Fails by deadlock when the other M is not woken.
+/// A sleeper is due, and becomes an arrival, because time has passed since the last look at the timers, and a goroutine stands
+/// in the ring. The goroutine in `runnext` goes first, and keeps its M until the sleeper has run. No M polls: the M at work has
+/// come from the poller, and the other one sleeps on its note. Fails by deadlock when the other M is not woken.
 #[test]
 fn a_sleeper_that_arrives_within_a_slice_is_run_by_another_m() {
     Model::new().with_helpers().preemptions(1).check("sleeper_arrives", || {

@@ -112,8 +112,8 @@ impl<T> Node<T> {
 
     /// S4 and S5.
     pub(super) fn remove(&self) {
-        // Acquire: sees that the receivers before have unlocked the node; the partner is the Release in `seen`. No model has the
-        // two, as there.
+        // Acquire: sees that the receivers before have unlocked the node; the partner is the Release in `seen`. No model has
+        // the two, as there.
         self.left.fetch_or(GONE, AcqRel);
         self.clear();
     }
