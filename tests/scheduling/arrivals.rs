@@ -134,8 +134,8 @@ fn an_arrival_waits_for_few_turns_beside_a_long_ring() {
     }
 }
 
-/// Returns how many turns of the crowd pass from the first turn that begins after a time until a goroutine that sleeps until then
-/// runs: for each of `many` goroutines that sleep until the same time, `times` times.
+/// Returns how many turns of the crowd pass from the first turn that begins after a time until a goroutine that sleeps until
+/// then runs: for each of `many` goroutines that sleep until the same time, `times` times.
 fn waits_of_sleepers(rt: &Runtime, many: usize, times: usize, crowd: &Arc<Crowd>) -> Vec<usize> {
     let during = |_| {
         let due = Instant::now() + Duration::from_millis(20);
@@ -174,8 +174,8 @@ fn sleepers_that_are_due_together_wait_for_few_turns_beside_a_long_ring() {
     });
 }
 
-/// Goroutines that sleep again and again, and compute for as long as a turn of the ring in between. Fails when they leave the ring
-/// much less than half of the time. The test counts turns, not time.
+/// Goroutines that sleep again and again, and compute for as long as a turn of the ring in between. Fails when they leave the
+/// ring much less than half of the time. The test counts turns, not time.
 #[test]
 fn a_flood_of_sleepers_leaves_the_ring_about_half() {
     const TURNS: usize = 2000;

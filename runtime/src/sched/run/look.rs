@@ -282,8 +282,8 @@ impl PollSchedule {
         goes_first
     }
 
-    /// At this tick, at the time `now`, goroutines that are due were queued at the end of a ring that now has `ring` goroutines,
-    /// or as `ring` arrivals: no sleeper goes first before as many have run.
+    /// At this tick, at the time `now`, goroutines that are due were queued at the end of a ring which now has `ring`
+    /// goroutines, or as `ring` arrivals: no sleeper goes first before as many have run.
     pub(crate) fn sleepers_are_queued(&self, tick: u32, ring: u32, now: Nanos) {
         let run = tick.wrapping_add(ring);
         if reached(run, self.sleepers.get()) {

@@ -120,8 +120,8 @@ impl<H: Host> Sched<H> {
         due.pop()
     }
 
-    /// Returns `true` if the sleepers that the owner of `p` has found due are to stand among the arrivals, which take turns with
-    /// the ring by time (`run/arrivals.rs`): at the end of a ring of long goroutines they would wait for all of these.
+    /// Returns `true` if the sleepers that the owner of `p` has found due are to stand among the arrivals, which take turns
+    /// with the ring by time (`run/arrivals.rs`): at the end of a ring of long goroutines they would wait for all of these.
     fn sleepers_arrive(&self, p: &P<H>, tick: u32, now: Nanos) -> bool {
         p.poll_schedule.ring_is_long(tick, p.runq.len(), now)
             && self.config.knobs.helping
