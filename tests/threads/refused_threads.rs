@@ -370,7 +370,7 @@ fn threads_that_look_up_symbols_have_a_stack_for_that() {
             let (_keeps, waits) = chan::bounded::<()>(0);
             let waits = rt.go(move || waits.recv());
             let dump = rt.run(gmp::dump);
-            assert!(dump.contains("refused.rs:"), "{dump}");
+            assert!(dump.contains("refused_threads.rs:"), "{dump}");
             drop(waits);
         });
     };
