@@ -77,6 +77,10 @@ const SLEEPER_EVERY: u32 = capacity::MAX_INHERITED;
 /// the ones before them. The same bound holds after a look that found nothing due.
 const TIMERS_GAP: Duration = Duration::from_micros(20);
 
+/// Goroutines that run for longer than this, on average, make a ring long. Beside shorter ones the price of an arrival, which
+/// takes a lock, and a look after it, which reads the clock, would be a large part of the time.
+const LONG: Duration = Duration::from_micros(10);
+
 /// Owner: the rhythms of a P's looks. Ticks count the P's goroutines, and wrap.
 pub(crate) struct PollSchedule {
     /// After this many goroutines an M looks at the global queue and at the poller although the P has work. The default is Go's
@@ -302,15 +306,16 @@ impl PollSchedule {
         self.timers.set((every.min(ring), every));
     }
 
-    /// Returns `true` if the `ring` goroutines in the ring are likely to take longer than [`capacity::LOOK_AROUND`] from this
-    /// tick and the time `now` on, at the pace since the last look at the timers that found nothing due. `false` if there was
-    /// no such look in this lease.
+    /// Returns `true` if the `ring` goroutines in the ring are long, and are likely to take longer than
+    /// [`capacity::LOOK_AROUND`] from this tick and the time `now` on, at the pace since the last look at the timers that found
+    /// nothing due. `false` if there was no such look in this lease.
     pub(crate) fn ring_is_long(&self, tick: u32, ring: u32, now: Nanos) -> bool {
         let (at, before) = self.looked.get();
         before.is_some_and(|before| {
             let passed = nanos(now.saturating_since(before));
-            passed.saturating_mul(ring.into())
-                > u64::from(tick.wrapping_sub(at)) * nanos(capacity::LOOK_AROUND)
+            let ran = u64::from(tick.wrapping_sub(at));
+            passed > ran * nanos(LONG)
+                && passed.saturating_mul(ring.into()) > ran * nanos(capacity::LOOK_AROUND)
         })
     }
 
