@@ -11,7 +11,6 @@
 //! first process of a PID namespace.
 
 use std::ptr;
-use std::sync::Once;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicPtr, AtomicU64};
 
@@ -83,21 +82,29 @@ fn take_number(word: &AtomicU64) -> u64 {
     word.compare_exchange(0, next, Relaxed, Relaxed).map_or_else(|number| number, |_zero| next)
 }
 
+/// Makes the word, without a lock: another thread may fork meanwhile, and its child would find the lock taken for good.
 #[cold]
 fn word() -> &'static AtomicU64 {
-    static ONE_AT_A_TIME: Once = Once::new();
-    ONE_AT_A_TIME.call_once(|| {
-        let word = wiped().unwrap_or_else(|| {
-            // Fails for want of memory alone; then a child is not told from its parent.
-            // SAFETY: the function may be called in a child.
-            _ = unsafe { libc::pthread_atfork(None, None, Some(wipe)) };
-            &UNWIPED
-        });
-        // Release: partner `number`.
-        WORD.store(ptr::from_ref(word).cast_mut(), Release);
+    let page = wiped();
+    let word = page.unwrap_or_else(|| {
+        // Fails for want of memory alone; then a child is not told from its parent. A second call, of another thread, does no
+        // harm.
+        // SAFETY: the function may be called in a child.
+        _ = unsafe { libc::pthread_atfork(None, None, Some(wipe)) };
+        &UNWIPED
     });
-    // SAFETY: stored above, and never freed. Relaxed: ordered by `call_once`.
-    unsafe { &*WORD.load(Relaxed) }
+    // Release: partner `number`. Acquire: the word of the thread that came first: partner this Release.
+    match WORD.compare_exchange(ptr::null_mut(), ptr::from_ref(word).cast_mut(), Release, Acquire) {
+        Ok(_null) => word,
+        Err(first) => {
+            if let Some(page) = page {
+                // SAFETY: the page that this call has mapped; no other thread has seen it.
+                unsafe { libc::munmap(ptr::from_ref(page).cast_mut().cast(), LEN) };
+            }
+            // SAFETY: not null, and never freed.
+            unsafe { &*first }
+        }
+    }
 }
 
 extern "C" fn wipe() {
@@ -105,10 +112,11 @@ extern "C" fn wipe() {
     UNWIPED.store(0, Relaxed);
 }
 
+/// The length of the page's mapping, which the kernel rounds up.
+const LEN: usize = size_of::<AtomicU64>();
+
 /// Maps the page; `None` if the kernel refuses the page or the advice.
 fn wiped() -> Option<&'static AtomicU64> {
-    /// The kernel rounds it up to a page.
-    const LEN: usize = size_of::<AtomicU64>();
     /// No advice has this number. An emulator that ignores all advice takes it.
     const UNKNOWN: libc::c_int = -1;
     let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);

@@ -4,6 +4,7 @@ use gmp_netpoll::{Events, Key, Poller, ProcessMark, Timeout, Woken};
 use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 /// The child closes its copy of a socket, as a server's child does that has no use for the listener. Fails when the parent's
@@ -55,7 +56,7 @@ fn a_child_is_told_from_a_parent_with_the_same_id() {
         // SAFETY: the child makes system calls, and ends.
         match unsafe { libc::fork() } {
             // SAFETY: ends the child without its parent's exit handlers.
-            0 => unsafe { libc::_exit(f()) },
+            0 => unsafe { libc::_exit(catch_unwind(AssertUnwindSafe(f)).unwrap_or(99)) },
             child => status(child),
         }
     }
@@ -81,6 +82,7 @@ fn a_child_is_told_from_a_parent_with_the_same_id() {
 
 /// Waits for the child's end, and returns its exit status.
 fn status(child: libc::pid_t) -> i32 {
+    assert!(child > 0, "fork: {}", std::io::Error::last_os_error());
     let mut status = 0;
     // SAFETY: the kernel writes this word alone, which lives through the call.
     assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);

@@ -535,6 +535,70 @@ fn a_limit_ends_the_wait_for_another_receivers_clone() {
     });
 }
 
+/// Fails by a hang when a receiver that lags waits for another receiver's clone of the message that was removed.
+#[test]
+fn a_receiver_that_lags_waits_for_no_clone() {
+    everyone(|crew| {
+        let (sender, mut receiver) = channel(2);
+        let mut other = receiver.clone();
+        let (clones, cloned) = bounded(0);
+        let (go_on, goes_on) = bounded(0);
+        let sends = |message| assert_eq!(sender.send(message).map_err(drop), Ok(2));
+        sends(Slow(None));
+        assert!(receiver.recv().is_ok() && other.recv().is_ok());
+        sends(Slow(Some((clones, goes_on))));
+        let slow = crew.go(move || other.recv().is_ok());
+        let reader = crew.go(move || {
+            cloned.recv().unwrap();
+            (0..2).for_each(|_| assert_eq!(sender.send(Slow(None)).map_err(drop), Ok(2)));
+            let lagged = (receiver.try_recv().err(), receiver.recv().is_ok(), receiver.recv().is_ok());
+            drop((go_on, cloned));
+            lagged
+        });
+        assert_eq!(reader.join(), (Some(TryRecvError::Lagged(1)), true, true));
+        assert!(slow.join());
+    });
+}
+
+/// Counts the drop, and then unwinds with its number.
+#[derive(Clone)]
+struct Unwinds(usize, Arc<AtomicUsize>);
+
+impl Drop for Unwinds {
+    fn drop(&mut self) {
+        self.1.fetch_add(1, SeqCst);
+        std::panic::resume_unwind(Box::new(self.0));
+    }
+}
+
+/// Fails by an abort when the second of several drops unwinds; or by a count when one of the messages stays.
+#[test]
+fn of_several_drops_that_unwind_with_a_receiver_the_first_goes_on() {
+    everyone(|crew| {
+        crew.run(|| {
+            let drops = Arc::new(AtomicUsize::new(0));
+            let send = |sender: &Sender<Unwinds>| {
+                (0..3).for_each(|number| assert!(sender.send(Unwinds(number, Arc::clone(&drops))).is_ok()));
+            };
+            let (sender, receiver) = channel(3);
+            send(&sender);
+            let unwound = catch_unwind(AssertUnwindSafe(|| drop(receiver)));
+            assert_eq!(unwound.unwrap_err().downcast_ref(), Some(&0_usize));
+            assert_eq!((drops.load(SeqCst), sender.is_empty()), (3, true));
+            // While a panic unwinds, the drops' are swallowed.
+            let receiver = sender.subscribe();
+            send(&sender);
+            let unwound = catch_unwind(AssertUnwindSafe(move || {
+                let _receiver = receiver;
+                std::panic::resume_unwind(Box::new("the first"))
+            }));
+            let Err(payload) = unwound.map(|never: std::convert::Infallible| never);
+            assert_eq!(payload.downcast_ref(), Some(&"the first"));
+            assert_eq!(drops.load(SeqCst), 6);
+        });
+    });
+}
+
 /// Fails by a hang when a send waits for a clone of the message that it removes; or by a count when that message is dropped
 /// beside its clone, or never.
 #[test]

@@ -262,7 +262,7 @@ fn least_cost_of_sharing(tasks: usize) -> Duration {
 #[test]
 fn many_tasks_share_a_channel() {
     let (few, many) = (least_cost_of_sharing(2500), least_cost_of_sharing(10_000));
-    assert!(many < 9 * few, "{few:?}, {many:?}");
+    assert!(many < 9 * few + Duration::from_millis(20), "{few:?}, {many:?}");
 }
 
 /// Returns the least of three times that a thread spends on the end of `tasks` tasks which a receiver has passed, the first one
@@ -287,5 +287,5 @@ fn least_cost_of_passed(tasks: usize) -> Duration {
 #[test]
 fn many_tasks_that_were_passed_leave() {
     let (few, many) = (least_cost_of_passed(500), least_cost_of_passed(2000));
-    assert!(many < 9 * few, "{few:?}, {many:?}");
+    assert!(many < 9 * few + Duration::from_millis(20), "{few:?}, {many:?}");
 }

@@ -372,7 +372,7 @@ fn least_cost_of_raising(requests: usize) -> Duration {
 #[test]
 fn a_capacity_rises_past_many_requests() {
     let (few, many) = (least_cost_of_raising(2500), least_cost_of_raising(10_000));
-    assert!(many < 9 * few, "{few:?}, {many:?}");
+    assert!(many < 9 * few + Duration::from_millis(20), "{few:?}, {many:?}");
 }
 
 /// Fails when requests of one size join before those of another size that came first.

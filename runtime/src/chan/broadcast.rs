@@ -36,6 +36,7 @@ mod ring;
 
 pub use err::{RecvError, RecvTimeoutError, SendError, TryRecvError};
 
+use crate::chan::buffer::Buffer;
 use crate::chan::several::{self, Bell, Bells, Deserted, Side, wait_for};
 use crate::host::{Active, Clock};
 use crate::impls::{opaque, unwind_safe};
@@ -181,13 +182,14 @@ impl<T> Sender<T> {
         state.put(message);
         let rings = state.parties.tell_receivers(&mut notified);
         drop(state);
+        let oldest = oldest.as_ref().and_then(|(block, oldest)| block.node(*oldest));
+        // Before the wakers of tasks are called, which may take long.
+        oldest.inspect(|node| node.mark_gone());
         notified.ready();
         if rings {
             self.shared.bells.ring_all();
         }
-        if let Some((block, oldest)) = oldest {
-            block.node(oldest).expect("send: the block has the message").remove();
-        }
+        oldest.inspect(|node| node.clear());
         Ok(receivers)
     }
 
@@ -664,9 +666,11 @@ impl<T> Drop for Receiver<T> {
         drop(state);
         notified.ready();
         self.shared.bells.remove(self.bell.take());
-        for (block, number) in seen {
-            block.node(number).expect("drop: the block has the message").clear();
-        }
+        // The buffer drops all messages, even if the `drop` of one unwinds.
+        let mut messages = Buffer::growing();
+        seen.iter()
+            .filter_map(|(block, number)| block.node(*number)?.take())
+            .for_each(|message| messages.put(message));
     }
 }
 

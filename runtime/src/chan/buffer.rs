@@ -6,7 +6,7 @@
 
 use crate::host::{Active, Process};
 use std::alloc::{self, Layout};
-use std::mem::needs_drop;
+use std::mem::{ManuallyDrop, needs_drop};
 use std::panic::resume_unwind;
 use std::ptr::NonNull;
 
@@ -97,6 +97,13 @@ impl<T> Buffer<T> {
         // that far.
         let at = self.head + before;
         if at >= self.slots.room { at - self.slots.room } else { at }
+    }
+
+    /// As `push`, for a message by value.
+    pub(crate) fn put(&mut self, message: T) {
+        let message = ManuallyDrop::new(message);
+        // SAFETY: the message is not used afterwards.
+        unsafe { self.push(&raw const *message) };
     }
 
     /// Moves the message at `message` into the buffer.
@@ -239,16 +246,7 @@ impl<T> Drop for Buffer<T> {
 mod tests {
     use super::*;
     use std::collections::VecDeque;
-    use std::mem::{ManuallyDrop, MaybeUninit};
-
-    impl<T> Buffer<T> {
-        /// As `push`, for a message by value.
-        fn put(&mut self, message: T) {
-            let message = ManuallyDrop::new(message);
-            // SAFETY: the message is not used afterwards.
-            unsafe { self.push(&raw const *message) };
-        }
-    }
+    use std::mem::MaybeUninit;
 
     fn pop<T>(buffer: &mut Buffer<T>) -> Option<T> {
         let mut slot = MaybeUninit::uninit();

@@ -97,8 +97,8 @@ struct State {
     free: usize,
     closed: bool,
     waiters: WaitQueue<Ask>,
-    /// Requests for more than the capacity, by their size. A queue may be empty only inside a critical section, or if its
-    /// records can't be notified.
+    /// Requests for more than the capacity, by their size. Outside a critical section no queue is empty; but a queue may hold
+    /// only records that can't be notified.
     too_large: BTreeMap<usize, WaitQueue<Ask>>,
     /// How many requests have joined a queue.
     asked: u64,

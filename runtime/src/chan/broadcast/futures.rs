@@ -126,11 +126,11 @@ impl<T> Drop for Recv<'_, T> {
             _ => None,
         };
         turn.set(None);
-        // The lock may have been notified, and so held, for a moment.
+        receiver.ring_for_the_rest();
+        // The lock may have been notified, and so held, for a moment. Last, as the `drop` of a message may unwind.
         if let Some(node) = block.as_ref().and_then(|block| block.node(receiver.next)) {
             node.tidy();
         }
-        receiver.ring_for_the_rest();
     }
 }
 

@@ -4,7 +4,8 @@
 //!   State, locked:  head .. tail     the numbers of the messages in the ring
 //!                   blocks           of so many nodes each; the first has the message `head`, if there is one
 //!   Node:           value            under its own lock, so that `T` need not be `Sync`
-//!                   left             receivers that have not seen the message, ×2;  + GONE.  0: no message yet
+//!                   left             receivers that have not seen the message, ×2;  + GONE.  0: no message yet,
+//!                                    or all have seen it
 //!
 //!   sender                           receiver                             who clears
 //!
@@ -18,13 +19,15 @@
 //!                                    R7  it was the last: lock the state, head += 1 past each node that all have seen; C
 //!                                    R8  it had GONE: C
 //! ```
-//! A receiver keeps the block in which its next message is, so most receives don't touch the state: receivers in different
-//! places of the ring share no line that they write.
+//! A receiver keeps the block in which its next message is, so most receives don't touch the state, and receivers in different
+//! places of the ring share hardly any line that they write. These touch the state at each message: a receive as a future, a
+//! receiver with a bell, the last receiver to see a message, and a channel whose blocks have one node.
 //!
 //! *A value that is removed is dropped by S5, or by a receiver that has the node's lock meanwhile.* S4 and R6 change one word,
 //! so one comes first. If S4 does, R6 sees GONE, and that receiver clears. If R6 does, S4 sees it, and so S5 sees R5. If the
 //! try of C fails, then the holder of the lock executes its own R6 later, or clears itself. A future that is dropped in its
-//! turn executes R6, too.
+//! turn executes R6, too. A goroutine that the end of its runtime left behind may hold the lock for good: then the value goes
+//! with the block.
 //!
 //! *The head passes each node that all have seen.* A receiver sees a message only when it is through with R7 for the one
 //! before, so the counts come to zero in order. A clone of a receiver adds to counts that are not zero, under the lock of the
@@ -72,12 +75,14 @@ impl<T> Node<T> {
         Node { value: sync::Mutex::new(None), left: AtomicU64::new(0) }
     }
 
-    /// R1: returns `true` if the node has, or had, a message.
+    /// R1: returns `true` if there is a message here that some receiver has not counted, and that was not removed. A receiver
+    /// does not wait for the lock of a message that it may not have: another receiver may clone that message for good.
     #[inline]
     pub(super) fn has_come(&self) -> bool {
         // Acquire: sees the value; the partner is the Release in `State::put`. No model has the two: in loom the unlock of the
         // node, which comes before that Release, orders the value for the next who locks the node.
-        self.left.load(Acquire) != 0
+        let left = self.left.load(Acquire);
+        left != 0 && left & GONE == 0
     }
 
     /// R3, with the node locked.
@@ -110,18 +115,21 @@ impl<T> Node<T> {
         }
     }
 
-    /// S4 and S5.
-    pub(super) fn remove(&self) {
+    /// S4. The caller clears the node.
+    pub(super) fn mark_gone(&self) {
         // Acquire: sees that the receivers before have unlocked the node; the partner is the Release in `seen`. No model has
         // the two, as there.
         self.left.fetch_or(GONE, AcqRel);
-        self.clear();
     }
 
-    /// C.
+    /// C. A `drop` of the value that unwinds goes on in the caller.
     pub(super) fn clear(&self) {
-        let value = self.value.try_lock().and_then(|mut value| value.take());
-        drop(value);
+        drop(self.take());
+    }
+
+    /// C, for a caller that drops the value.
+    pub(super) fn take(&self) -> Option<T> {
+        self.value.try_lock().and_then(|mut value| value.take())
     }
 }
 

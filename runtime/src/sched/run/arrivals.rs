@@ -4,8 +4,8 @@
 //! ring the arrival would wait for all goroutines in that ring: for 10 ms behind a hundred goroutines that compute for 100 µs
 //! each.
 //!
-//! A sleeper that becomes due, and may not go first, is an arrival if the ring is likely to take longer than
-//! [`LOOK_AROUND`](crate::prim::capacity::LOOK_AROUND) (`sched/timers/mod.rs`).
+//! A sleeper whose own P finds it due, and that may not go first, is an arrival, too, if the goroutines in the ring are long
+//! (`ring_is_long` in `look.rs`).
 //!
 //! *The obvious way* puts each arrival before the ring. That starves the ring; and a server whose goroutines are all arrivals
 //! would always serve the latest ones. *Here* arrivals have a queue of their own, first in, first out, which is a part of the
@@ -153,6 +153,11 @@ impl Arrivals {
     fn have_no_ring(&self, seen: Seen) {
         self.end_turn(seen);
         self.ring_until.set(Nanos::ZERO);
+    }
+
+    /// Returns `true` if the ring's turn is over by `now` and this long after it.
+    pub(crate) fn ring_has_until(&self, now: Nanos, later: Duration) -> bool {
+        self.ring_until.get() <= now.saturating_add(later)
     }
 
     /// At a look: returns `true` if the clock is to be read.

@@ -11,11 +11,10 @@
 //! * looks *before each goroutine* at the timers of the M's own P. If a single goroutine is due there, that goroutine runs at
 //!   once, as in Go: at the end of a long queue it would be late by the whole queue. But only one in [`SLEEPER_EVERY`]
 //!   goroutines may be such a sleeper: otherwise goroutines that sleep for a short time, again and again, would keep those in
-//!   the queue from running. If the goroutines in the ring are likely to take longer than [`capacity::LOOK_AROUND`], the other
-//!   goroutines that are due become arrivals ([`PollSchedule::ring_is_long`]). Otherwise they go to the end of the queue, in
-//!   their order. Until the goroutines that were in the queue at that time have run, no sleeper goes first, and a goroutine
-//!   that becomes due only gets a place at the end. So during that time the M looks at its timers less often: it takes together
-//!   all sleepers that become due within
+//!   the queue from running. Other goroutines that are due become arrivals if the goroutines in the ring are long
+//!   ([`PollSchedule::ring_is_long`]). Otherwise they go to the end of the queue, in their order. Until the goroutines that
+//!   were in the queue at that time have run, no sleeper goes first, and a goroutine that becomes due only gets a place at the
+//!   end. So during that time the M looks at its timers less often: it takes together all sleepers that become due within
 //!   [`TIMERS_GAP`], or while [`capacity::TIMERS_EVERY`] goroutines run. While the earliest timer is far away, the M does not
 //!   read the clock for each goroutine: see [`PollSchedule::none_is_due`];
 //! * looks for *arrivals*, goroutines that were readied from outside of all Ps and that take turns with the ring
@@ -308,14 +307,14 @@ impl PollSchedule {
 
     /// Returns `true` if the `ring` goroutines in the ring are long, and are likely to take longer than
     /// [`capacity::LOOK_AROUND`] from this tick and the time `now` on, at the pace since the last look at the timers that found
-    /// nothing due. `false` if there was no such look in this lease.
+    /// nothing due. `false` if there was no such look in this lease, or if the ring's turn lasts for longer than that time:
+    /// arrivals would then wait longer than the goroutines at the ring's end.
     pub(crate) fn ring_is_long(&self, tick: u32, ring: u32, now: Nanos) -> bool {
         let (at, before) = self.looked.get();
         before.is_some_and(|before| {
-            let passed = nanos(now.saturating_since(before));
-            let ran = u64::from(tick.wrapping_sub(at));
-            passed > ran * nanos(LONG)
-                && passed.saturating_mul(ring.into()) > ran * nanos(capacity::LOOK_AROUND)
+            let each = now.saturating_since(before) / tick.wrapping_sub(at).max(1);
+            let all = each.saturating_mul(ring);
+            each > LONG && all > capacity::LOOK_AROUND && self.arrivals.ring_has_until(now, all)
         })
     }
 
