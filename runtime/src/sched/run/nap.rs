@@ -119,8 +119,9 @@ impl Sums {
         self.thefts += 1;
         self.took += theft.took.min(LONGEST_THEFT);
         self.busy += now.at.saturating_since(theft.seen.at);
-        self.ran += now.ran.wrapping_sub(theft.seen.ran);
-        self.contentions += now.contentions.wrapping_sub(theft.seen.contentions);
+        self.ran = self.ran.saturating_add(now.ran.wrapping_sub(theft.seen.ran));
+        self.contentions =
+            self.contentions.saturating_add(now.contentions.wrapping_sub(theft.seen.contentions));
     }
 
     /// Returns `true` if such thefts pay. `paid`: so did those before.
@@ -187,7 +188,9 @@ impl Thefts {
             self.short.set(0);
             return None;
         }
-        if theft.seen.p == now.p {
+        // The count of contentions goes back when another thread has taken the M over, which has a count of its own.
+        let contended = now.contentions.wrapping_sub(theft.seen.contentions);
+        if theft.seen.p == now.p && i32::try_from(contended).is_ok() {
             self.weigh(theft, now);
         }
         let before = if apart >= APART { 0 } else { self.short.get() };
@@ -318,6 +321,18 @@ mod tests {
         thefts.note(Theft { took: TOOK, seen });
         assert!(thefts.is_to_be_judged() && thefts.judge(seen).is_some());
         assert_eq!(thefts.judge(seen), None, "a theft is judged once");
+    }
+
+    /// Fails by an overflow if a theft is weighed whose count of contentions is that of another thread, which has taken the M
+    /// over.
+    #[test]
+    fn a_theft_of_the_thread_before_is_not_weighed() {
+        let thefts = Thefts::new();
+        for _ in 0..2 {
+            let naps = steal(&thefts, Nanos::from_nanos(1_000_000), (SHORT / 2, 1, u32::MAX - 5));
+            assert!(naps.is_some());
+        }
+        assert_eq!(thefts.sums.get().thefts, 0);
     }
 
     /// Returns whether a thief naps after each of many such thefts.
