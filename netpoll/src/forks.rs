@@ -132,6 +132,6 @@ fn wiped() -> Option<&'static AtomicU64> {
         unsafe { libc::munmap(page, LEN) };
         return None;
     }
-    // SAFETY: a page of zeros that is never unmapped, aligned to more than the word is.
+    // SAFETY: a page of zeros, aligned to more than the word is. Only `word` unmaps it, and then uses the reference no more.
     Some(unsafe { &*page.cast() })
 }

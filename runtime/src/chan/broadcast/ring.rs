@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   State, locked:  head .. tail     the numbers of the messages in the ring
-//!                   blocks           of so many nodes each; the first has the message `head`, if there is one
+//!                   blocks           of `nodes` nodes each; the first has the message `head`, if there is one
 //!   Node:           value            under its own lock, so that `T` need not be `Sync`
 //!                   left             receivers that have not seen the message, ×2;  + GONE.  0: no message yet,
 //!                                    or all have seen it
@@ -49,8 +49,9 @@ use std::collections::VecDeque;
 const GONE: u64 = 1;
 /// A receiver, in `left`.
 const RECEIVER: u64 = 2;
-/// A block has at most so many nodes, and, if it has more than one, about so many bytes.
+/// The most nodes of a block.
 const MOST_NODES: usize = 32;
+/// About the most bytes of a block with more than one node.
 const MOST_BYTES: usize = 4096;
 
 pub(super) struct Node<T> {
@@ -80,7 +81,7 @@ impl<T> Node<T> {
     #[inline]
     pub(super) fn has_come(&self) -> bool {
         // Acquire: sees the value; the partner is the Release in `State::put`. No model has the two: in loom the unlock of the
-        // node, which comes before that Release, orders the value for the next who locks the node.
+        // node, which comes before that Release, orders the value for the next receiver that locks the node.
         let left = self.left.load(Acquire);
         left != 0 && left & GONE == 0
     }
@@ -95,7 +96,7 @@ impl<T> Node<T> {
     /// R6, after the unlock.
     #[inline]
     pub(super) fn seen(&self) -> Seen {
-        // Release: the unlock of the node, for the Acquire in `remove`. Acquire: what the others did with the value, for the
+        // Release: the unlock of the node, for the Acquire in `mark_gone`. Acquire: what the others did with the value, for the
         // one that clears it; partners are these Releases. No model has them: in loom a `try_lock` never reads an old state.
         let before = self.left.fetch_sub(RECEIVER, AcqRel);
         match before {

@@ -121,8 +121,8 @@ impl Elsewhere {
 pub(crate) struct GlobalQueue<H: Host> {
     queue: GQueue<H, KEPT>,
     lots: Option<Lots<H>>,
-    /// Goroutines that were readied from outside of all Ps. Unused under a policy with one queue, and if arrivals do not go
-    /// first.
+    /// Goroutines that were readied from outside of all Ps, or by timers beside a ring of long goroutines. Unused under a
+    /// policy with one queue, and if arrivals do not go first.
     arrivals: GQueue<H, KEPT>,
     arrivals_are_apart: bool,
     /// How many of the others were taken, when an arrival could have been taken, since the last arrival.

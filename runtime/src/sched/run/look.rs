@@ -17,7 +17,7 @@
 //!   end. So during that time the M looks at its timers less often: it takes together all sleepers that become due within
 //!   [`TIMERS_GAP`], or while [`capacity::TIMERS_EVERY`] goroutines run. While the earliest timer is far away, the M does not
 //!   read the clock for each goroutine: see [`PollSchedule::none_is_due`];
-//! * looks for *arrivals*, goroutines that were readied from outside of all Ps and that take turns with the ring
+//! * looks for *arrivals*, such sleepers and goroutines readied from outside of all Ps, which take turns with the ring
 //!   (`arrivals.rs`): at each look that reads the clock, and after each goroutine of an arrivals' turn; if no arrival waits,
 //!   also in the poller;
 //! * *at the end of a round*, when goroutines that yield have filled the ring beside others in the global queue (`round.rs`);

@@ -188,7 +188,7 @@ impl Thefts {
             self.short.set(0);
             return None;
         }
-        // The count of contentions goes back when another thread has taken the M over, which has a count of its own.
+        // The count of contentions is the thread's: it may go back when another thread has got the M's record (`mexit`).
         let contended = now.contentions.wrapping_sub(theft.seen.contentions);
         if theft.seen.p == now.p && i32::try_from(contended).is_ok() {
             self.weigh(theft, now);
@@ -323,8 +323,7 @@ mod tests {
         assert_eq!(thefts.judge(seen), None, "a theft is judged once");
     }
 
-    /// Fails by an overflow if a theft is weighed whose count of contentions is that of another thread, which has taken the M
-    /// over.
+    /// Fails by an overflow if a theft is weighed although the count of contentions has gone back since.
     #[test]
     fn a_theft_of_the_thread_before_is_not_weighed() {
         let thefts = Thefts::new();
