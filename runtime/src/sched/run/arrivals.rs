@@ -155,9 +155,9 @@ impl Arrivals {
         self.ring_until.set(Nanos::ZERO);
     }
 
-    /// Returns `true` if the ring's turn is over by `now` and this long after it.
-    pub(crate) fn ring_has_until(&self, now: Nanos, later: Duration) -> bool {
-        self.ring_until.get() <= now.saturating_add(later)
+    /// Returns `true` if a turn of the ring, if there is one, is over at this time.
+    pub(crate) fn ring_turn_is_over_at(&self, time: Nanos) -> bool {
+        self.ring_until.get() <= time
     }
 
     /// At a look: returns `true` if the clock is to be read.

@@ -314,7 +314,9 @@ impl PollSchedule {
         before.is_some_and(|before| {
             let each = now.saturating_since(before) / tick.wrapping_sub(at).max(1);
             let all = each.saturating_mul(ring);
-            each > LONG && all > capacity::LOOK_AROUND && self.arrivals.ring_has_until(now, all)
+            each > LONG
+                && all > capacity::LOOK_AROUND
+                && self.arrivals.ring_turn_is_over_at(now.saturating_add(all))
         })
     }
 

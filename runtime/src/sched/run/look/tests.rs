@@ -1,6 +1,7 @@
 //! How often an M looks beyond its own queue: simulations of the schedule with a clock that the test sets.
 
 use super::*;
+use crate::sched::run::arrivals::Seen;
 
 /// Runs a goroutine for `each` nanoseconds at each tick, and calls `looked` at each look.
 fn run(
@@ -294,4 +295,34 @@ fn a_sleep_makes_nobody_late() {
             assert_eq!(visit - std::mem::replace(&mut before, visit), poll_schedule.look_every);
         }
     });
+}
+
+/// Fails when sleepers stand among the arrivals beside a ring of short goroutines, or of a few, where that costs more than it
+/// saves; or behind a turn of the ring that lasts longer than the ring's goroutines; or when they stand at the end of a long
+/// ring. Covers ticks that wrap, and a lease in which the pace is not known yet.
+#[test]
+fn a_ring_is_long_if_its_goroutines_are() {
+    let at = |micros: u64| Nanos::from_nanos(1_000 * micros);
+    for begin in [1_000, u32::MAX - 1] {
+        let poll_schedule = PollSchedule::new(Policy::default());
+        // Four goroutines have run since the last look that found nothing due, for so long in all.
+        let is_long =
+            |ring, took: u64| poll_schedule.ring_is_long(begin.wrapping_add(4), ring, at(1_000 + took));
+        assert!(!is_long(8, 400), "no look in this lease");
+        poll_schedule.none_is_due(begin, 8, at(1_000), at(1_000_000));
+        for (ring, took, long) in
+            [(8, 44, true), (8, 40, false), (5, 44, true), (4, 44, false), (1, 204, true)]
+        {
+            assert_eq!(is_long(ring, took), long, "a ring of {ring}, {took} µs for four");
+        }
+        // An arrivals' turn of 600 µs ends now, and the ring has the next 600.
+        let arrivals = &poll_schedule.arrivals;
+        let seen = |micros| Seen { tick: begin, now: at(micros), waiting: 8, round: 8, queued: 0 };
+        arrivals.go_first(seen(400));
+        assert!(!arrivals.may_go_first(seen(1_000)));
+        assert!(!is_long(8, 44), "the eight take 88 µs");
+        assert!(is_long(8, 400), "the eight take 800 µs");
+        poll_schedule.begin_lease();
+        assert!(!is_long(8, 400), "another lease");
+    }
 }
