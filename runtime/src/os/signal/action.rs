@@ -317,7 +317,8 @@ unsafe fn handle(signal: Signal, info: *mut libc::siginfo_t, context: *mut c_voi
             pending.raise(signal.bit());
         }
     };
-    // In a forked child no thread serves the receivers, so the child has the action from before.
+    // In a forked child no thread serves the receivers, so the child has the action from before. (A child by vfork(2) shares
+    // its parent's memory, and counts as the parent.)
     let listens = || slot(signal).listens() && SERVER.is_of_this_process();
     // H1.
     if listens() {
