@@ -473,3 +473,32 @@ impl fmt::Debug for Semaphore {
         it.field("waiting", &waiting).field("closed", &closed).finish()
     }
 }
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+    use std::future::Future;
+    use std::pin::pin;
+    use std::task::{self, Waker};
+    use std::time::Duration;
+
+    /// Fails when a request leaves the queue of its size behind: each size for which a caller has ever waited would take memory.
+    #[test]
+    fn a_size_for_which_nobody_waits_has_no_queue() {
+        let semaphore = Semaphore::new(1);
+        let sizes = || semaphore.state.lock().too_large.len();
+        for permits in 2..10 {
+            assert!(semaphore.acquire_guard_timeout(permits, Duration::from_millis(1)).is_err());
+            assert_eq!(sizes(), 0, "a caller has given up");
+        }
+        {
+            let (mut two, mut three) = (pin!(semaphore.acquire_async(2)), pin!(semaphore.acquire_async(3)));
+            let poll = &mut task::Context::from_waker(Waker::noop());
+            assert!(two.as_mut().poll(poll).is_pending() && three.as_mut().poll(poll).is_pending());
+            assert_eq!(sizes(), 2);
+            semaphore.add_permits(1);
+            assert_eq!(sizes(), 1, "two have been granted");
+        }
+        assert_eq!(sizes(), 0, "a future was dropped");
+    }
+}
