@@ -221,7 +221,10 @@ fn serve(_until_it_ends: Listens<Active>) {
         for (tell, signals) in told {
             for signal in each_of(signals) {
                 // The end of a context drops the program's values, and may panic. The panic hook has reported that.
-                let _panicked = Active::catch(|| tell(signal));
+                if let Err(payload) = Active::catch(|| tell(signal)) {
+                    // The drop of the payload might panic again.
+                    mem::forget(payload);
+                }
             }
         }
     }
