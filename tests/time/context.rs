@@ -163,6 +163,36 @@ fn errors_say_what_they_are_and_become_io_errors() {
     assert_eq!(inner.downcast_ref(), Some(&ContextError::Canceled));
 }
 
+/// Counts its drop, which unwinds.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, SeqCst);
+        resume_unwind(Box::new("falls"));
+    }
+}
+
+/// Fails by an abort when one drop runs in the unwinding of another; and by the count when what lies behind a drop that unwinds
+/// is not dropped.
+#[test]
+fn a_drop_that_unwinds_leaves_none_of_its_chain_behind() {
+    let (fallen, chain) = (Arc::new(AtomicUsize::new(0)), 3);
+    let falls = || Counted(Arc::clone(&fallen));
+    let drops = |all: Context| {
+        // That of the newest goes on.
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(all)));
+        assert_eq!(dropped.unwrap_err().downcast_ref(), Some(&"falls"));
+        assert_eq!(fallen.swap(0, SeqCst), chain);
+    };
+    drops((0..chain).fold(Context::background(), |ctx, _| ctx.with_value(falls())));
+    drops((0..chain).fold(Context::background(), |ctx, _| {
+        let ((ctx, _cancel), falls) = (ctx.with_cancel(), falls());
+        let _kept = ctx.after_func(move || drop(falls));
+        ctx
+    }));
+}
+
 #[test]
 fn the_innermost_value_of_a_type_wins() {
     let ctx = Context::background().with_value(1_u32).with_value("text");

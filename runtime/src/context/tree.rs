@@ -511,10 +511,15 @@ impl Drop for Node {
             drop(unsafe { Box::from_raw(channel) });
         }
         // Drops the chain above in a loop, not by recursion, as the chain may be long: nodes whose last owner was the
-        // node below leave their lists one by one.
+        // node below leave their lists one by one. The drop of what the user has left in a node does not keep those above it
+        // from being dropped.
         let mut above = self.leave();
         while let Some(node) = above {
-            above = Arc::into_inner(node).and_then(|mut node| node.leave());
+            above = Arc::into_inner(node).and_then(|mut node| {
+                let above = node.leave();
+                drop_foreign(Some(node));
+                above
+            });
         }
     }
 }

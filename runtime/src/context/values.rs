@@ -1,6 +1,8 @@
 //! The values and classes that a context carries, in a chain, newest first.
 
 use super::Context;
+use crate::g::call_undisturbed;
+use crate::host::Active;
 use crate::prim::Arc;
 use crate::runtime::priority::Priority;
 use std::any::Any;
@@ -16,10 +18,15 @@ pub(super) struct Value {
 
 impl Drop for Value {
     fn drop(&mut self) {
-        // Drops the chain in a loop, not by recursion: the chain may be long.
+        // Drops the chain in a loop, not by recursion: the chain may be long. A drop that unwinds, or is to be interrupted, does
+        // not keep those behind it from being dropped.
         let mut older = self.older.take();
         while let Some(it) = older {
-            older = Arc::into_inner(it).and_then(|mut it| it.older.take());
+            older = Arc::into_inner(it).and_then(|mut it| {
+                let older = it.older.take();
+                call_undisturbed::<Active>(|| drop(it));
+                older
+            });
         }
     }
 }
