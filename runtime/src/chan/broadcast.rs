@@ -651,8 +651,10 @@ impl<T: Clone> Sees<'_, T> {
 
 impl<T> Clone for Receiver<T> {
     fn clone(&self) -> Self {
-        several::join(&self.shared.state, Side::Receivers).add_receiver(self.next);
-        let (block, kept) = (self.block.clone(), self.kept.clone());
+        let lags = several::join(&self.shared.state, Side::Receivers).add_receiver(self.next);
+        // Without a block the clone looks in the state first: its next message might be between S3 and S4.
+        let block = if lags.unless(BroadcastLaggardKeepsItsBlock) { None } else { self.block.clone() };
+        let kept = self.kept.clone();
         Receiver { shared: Arc::clone(&self.shared), next: self.next, block, kept, bell: None }
     }
 }

@@ -211,6 +211,29 @@ fn a_message_meets_a_receiver_that_looks_without_the_lock() {
     });
 }
 
+/// A receiver is cloned while a sender removes the message that both are to see next, and both receive. Fails by a panic when
+/// the clone, which is not counted for that message, waits for its turn while the last receiver that counts clears the value.
+#[test]
+fn a_receiver_is_cloned_while_its_message_is_removed() {
+    Model::new().check("broadcast_cloned", || {
+        let (sender, mut receiver) = broadcast::channel(2);
+        // The receiver has the block in which its next message is, and the ring is full.
+        assert_eq!(sender.send(1), Ok(1));
+        assert_eq!(receiver.try_recv(), Ok(1));
+        assert_eq!((sender.send(2), sender.send(3)), (Ok(1), Ok(1)));
+        let receives = thread::spawn(move || {
+            let mut clone = receiver.clone();
+            let takes = thread::spawn(move || clone.try_recv());
+            let both = [receiver.try_recv(), takes.join().unwrap()];
+            let lags = Err(broadcast::TryRecvError::Lagged(1));
+            assert!(both.iter().all(|seen| [Ok(2), lags].contains(seen)), "{both:?}");
+        });
+        // Both receivers may be gone.
+        let _sent = sender.send(4);
+        receives.join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -226,6 +249,7 @@ fn mutants() {
             (Mutant::BroadcastSeenEarly, "a_message_is_cloned_while_it_is_removed"),
             (Mutant::BroadcastSeesNoRemoval, "a_message_is_cloned_while_it_is_removed"),
             (Mutant::BroadcastLeavesUntidy, "a_message_is_cloned_while_it_is_removed"),
+            (Mutant::BroadcastLaggardKeepsItsBlock, "a_receiver_is_cloned_while_its_message_is_removed"),
             (Mutant::WatchCountsLate, "a_value_meets_a_goroutine_that_begins_to_wait"),
             (Mutant::WatchCountsAfterTheEnd, "a_send_meets_a_close"),
             (Mutant::WatchCountsAfterTheEnd, "a_change_in_place_meets_a_close"),

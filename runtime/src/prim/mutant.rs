@@ -1025,6 +1025,8 @@ pub enum Mutant {
     BroadcastSeesNoRemoval,
     /// A receiver of a broadcast channel that has had the lock of a message, and has not seen it, does not clear it.
     BroadcastLeavesUntidy,
+    /// A clone of a receiver that lags keeps the block with the message for which the clone is not counted.
+    BroadcastLaggardKeepsItsBlock,
     /// A sender counts its value only after the receivers have been told.
     WatchCountsLate,
     /// A sender counts its value, and tells of it, after the receivers were told of the end.

@@ -31,7 +31,8 @@
 //!
 //! *The head passes each node that all have seen.* A receiver sees a message only when it is through with R7 for the one
 //! before, so the counts come to zero in order. A clone of a receiver adds to counts that are not zero, under the lock of the
-//! state: a count that has come to zero stays there.
+//! state: a count that has come to zero stays there. A clone between S3 and S4 is not counted for the message that S3 has taken
+//! out of the ring, if that is the clone's next one. So a clone that lags gets no block, and looks in the state first.
 //!
 //! *No value is dropped under the lock of the state.* A block leaves it when the head has passed the block's nodes, each of
 //! which is cleared by a call that holds the block until then.
@@ -262,12 +263,14 @@ impl<T> State<T> {
         self.parties.closed.then_some(Found::Closed)
     }
 
-    /// Counts one more receiver that has not seen the messages from `next` on.
-    pub(super) fn add_receiver(&mut self, next: u64) {
+    /// Counts one more receiver that has not seen the messages from `next` on. Returns `true` if the receiver lags: then it is
+    /// not counted for the messages before the head.
+    pub(super) fn add_receiver(&mut self, next: u64) -> bool {
         for number in next.max(self.head)..self.tail {
             // Relaxed: the receiver that is cloned has not seen the message, so it is not cleared beside this.
             self.node(number).left.fetch_add(RECEIVER, Relaxed);
         }
+        next < self.head
     }
 
     /// Counts the messages from `next` on as seen, for a receiver that goes. The caller clears the nodes that it gets, after
