@@ -168,7 +168,7 @@
 //! * in [`io`](crate::io) reads, writes and copies: of [`stdin`](crate::io::stdin), pipes, and [`Watched`](crate::io::Watched)
 //!   descriptors;
 //! * in [`process`](crate::process) the start of a child and the waits for its end (`spawn`, `status`, `output`, `wait`,
-//!   `wait_timeout`, `wait_deadline`, `wait_with_output`), and its pipes;
+//!   `wait_timeout`, `wait_deadline`, `wait_with_output`), its pipes, and an `exec` that fails, before it and after it;
 //! * the receives and iterators of a [`Receiver`](crate::signal::Receiver) of [`signal`](crate::signal).
 //!
 //! [`Context::run`](crate::context::Context::run) and [`time::timeout`](crate::time::timeout) park if the function that they
