@@ -14,6 +14,7 @@ mod fs_odd;
 mod fs_positions;
 mod pipe;
 mod process;
+mod process_delay;
 mod process_edges;
 mod process_ends;
 mod process_numbers;

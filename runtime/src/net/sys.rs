@@ -193,6 +193,14 @@ pub(crate) fn take_from_set(set: BorrowedFd<'_>) -> io::Result<u64> {
     }
 }
 
+/// Returns how many bytes a pipe or a stream holds.
+pub(crate) fn unread(fd: BorrowedFd<'_>) -> io::Result<usize> {
+    let mut held: libc::c_int = 0;
+    // SAFETY: an int, which lives through the call.
+    check(unsafe { libc::ioctl(fd.as_raw_fd(), libc::FIONREAD, &raw mut held) })?;
+    Ok(held.try_into().unwrap_or(0))
+}
+
 /// Makes an eventfd, which ends a thread's wait in `poll`.
 pub(crate) fn eventfd() -> io::Result<OwnedFd> {
     // SAFETY: no pointers; the call makes a descriptor.

@@ -1,7 +1,7 @@
 //! A child process.
 
 use super::outcome::Outcome;
-use super::output::{read_both, read_one};
+use super::output;
 use super::reaper;
 use super::sys;
 use super::{ChildStderr, ChildStdin, ChildStdout, ExitStatus, Output};
@@ -60,6 +60,7 @@ pub struct Child {
     /// `None` after the drop has taken it.
     process: Option<Process>,
     kill_on_drop: bool,
+    wait_delay: Option<Duration>,
 }
 
 /// The pauses between two questions if no descriptor reports the end: each is twice as long as the one before.
@@ -157,13 +158,18 @@ impl Process {
 
 impl Child {
     /// Makes a child of std's child, and of the descriptor that reports its end, or the refusal.
-    pub(super) fn new(mut inner: process::Child, ends: io::Result<OwnedFd>, kill_on_drop: bool) -> Self {
+    pub(super) fn new(
+        mut inner: process::Child,
+        ends: io::Result<OwnedFd>,
+        kill_on_drop: bool,
+        wait_delay: Option<Duration>,
+    ) -> Self {
         let stdin = inner.stdin.take().map(ChildStdin::from);
         let stdout = inner.stdout.take().map(ChildStdout::from);
         let stderr = inner.stderr.take().map(ChildStderr::from);
         let mut process = Process { outcome: Outcome::new(inner), ends: ends.map(Socket::new) };
         process.note_if_gone();
-        Child { stdin, stdout, stderr, process: Some(process), kill_on_drop }
+        Child { stdin, stdout, stderr, process: Some(process), kill_on_drop, wait_delay }
     }
 
     fn process(&mut self) -> &mut Process {
@@ -333,6 +339,9 @@ impl Child {
     /// from both at once: a child never waits for a pipe that is not read. Closes [`stdin`](Self::stdin) first. Blocks the
     /// goroutine, or the plain thread.
     ///
+    /// While another process has one of the pipes, that pipe has no end, and the call goes on, also after the child's end:
+    /// [`Command::wait_delay`](super::Command::wait_delay) says for how long.
+    ///
     /// # Unwinds
     /// When the wait is ended from outside, except by a context, which gives an error here; see
     /// [`migration`](crate::migration#what-may-unwind).
@@ -342,11 +351,13 @@ impl Child {
     /// descriptor left for the wait for both. The child is reaped all the same.
     pub fn wait_with_output(mut self) -> io::Result<Output> {
         drop(self.stdin.take());
-        let (stdout, stderr) = (self.stdout.take(), self.stderr.take());
-        let (stdout, stderr) = match (stdout, stderr) {
-            (Some(stdout), Some(stderr)) => read_both(stdout, stderr)?,
-            (stdout, stderr) => (read_one(stdout)?, read_one(stderr)?),
-        };
+        let (pipes, delay) = ((self.stdout.take(), self.stderr.take()), self.wait_delay);
+        let delay = delay.and_then(|delay| {
+            let process = self.process();
+            process.look_for_descriptor();
+            Some((process.ends.as_ref().ok()?, delay))
+        });
+        let (stdout, stderr) = output::read(pipes, delay)?;
         Ok(Output { status: self.wait()?, stdout, stderr })
     }
 }

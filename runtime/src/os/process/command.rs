@@ -13,6 +13,7 @@ use std::path::Path;
 use std::process;
 use std::ptr;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 /// A builder of child processes.
 ///
@@ -36,6 +37,7 @@ pub struct Command {
     /// Which of the three streams were set.
     set: [bool; 3],
     kill_on_drop: bool,
+    wait_delay: Option<Duration>,
     /// `inner` calls `spare_writers` before it runs the program.
     spares_writers: bool,
 }
@@ -50,7 +52,7 @@ impl fmt::Debug for Command {
 /// count as set for [`output`](Command::output): std's builder does not say which are set.
 impl From<process::Command> for Command {
     fn from(inner: process::Command) -> Self {
-        Command { inner, set: [false; 3], kill_on_drop: false, spares_writers: false }
+        Command { inner, set: [false; 3], kill_on_drop: false, wait_delay: None, spares_writers: false }
     }
 }
 
@@ -179,6 +181,32 @@ impl Command {
         self
     }
 
+    /// Sets how long [`output`](Self::output) and [`Child::wait_with_output`] go on reading when the child has ended. A process
+    /// that the child has started, a daemon or the last program of a shell that was killed, may have the child's streams too,
+    /// and keep them open for as long as it likes. After the time the result is what was read by then: all that the child
+    /// itself has written, also with a time of zero, and what others have written meanwhile. Default: until both streams end.
+    /// The delay of Go's `exec.Cmd`, but here no error says that a stream has not ended.
+    ///
+    /// Without a descriptor that reports the child's end (see [the module](super)) the call reads until both streams end.
+    ///
+    /// ```
+    /// use gmp::process::Command;
+    /// use std::time::Duration;
+    ///
+    /// // `sleep` has the shell's standard output.
+    /// let mut command = Command::new("sh");
+    /// command.args(["-c", "sleep 3600 & echo $!"]).wait_delay(Duration::ZERO);
+    /// let output = command.output()?;
+    /// let sleeper = String::from_utf8(output.stdout).unwrap();
+    /// assert!(Command::new("kill").arg(sleeper.trim()).status()?.success());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[doc(alias = "WaitDelay")]
+    pub fn wait_delay(&mut self, delay: Duration) -> &mut Self {
+        self.wait_delay = Some(delay);
+        self
+    }
+
     /// Calls `f` in the child, before the child runs its program.
     ///
     /// # Safety
@@ -285,7 +313,7 @@ impl Command {
             let ends = pidfd_open(child.id());
             io::Result::Ok((child, ends))
         })?;
-        Ok(Child::new(child, ends, self.kill_on_drop))
+        Ok(Child::new(child, ends, self.kill_on_drop, self.wait_delay))
     }
 
     /// Starts the child, and waits for its end. Blocks the goroutine, or the plain thread.
