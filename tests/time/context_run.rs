@@ -236,6 +236,27 @@ fn a_deadline_unwinds_as_a_cancel_does() {
     });
 }
 
+/// Fails if a limit is counted from the call, or if a limit that has passed ends what does not have to wait.
+#[test]
+fn calls_share_a_limit() {
+    watched(4, || {
+        let calls = || {
+            let limit = Instant::now() + 2 * MS;
+            for _ in 0..3 {
+                assert_eq!(
+                    time::timeout_until(limit, || time::sleep(HOUR)),
+                    Err(ContextError::DeadlineExceeded)
+                );
+                assert!(Instant::now() >= limit);
+                assert_eq!(time::timeout_until(limit, || 7), Ok(7));
+            }
+            assert_eq!(time::timeout_until(Instant::now() + HOUR, || time::sleep(MS)), Ok(()));
+        };
+        runtime(4).run(calls);
+        calls();
+    });
+}
+
 /// Fails if the normal end of an operation, which came before the cancel, does not count.
 #[test]
 fn what_has_come_before_the_cancel_counts() {

@@ -6,7 +6,7 @@ use common::{everywhere, until};
 use gmp::block_on;
 use gmp::context::ContextError;
 use gmp::sync::Semaphore;
-use gmp::time::{Sleep, sleep_async, timeout_async};
+use gmp::time::{Sleep, sleep_async, timeout_async, timeout_until_async};
 use std::future::{pending, poll_fn, ready};
 use std::pin::Pin;
 use std::task::Poll;
@@ -169,6 +169,23 @@ fn a_timeout_drops_its_future_in_time() {
                 assert!(timeout_async(MS, holds).await.is_err());
                 assert_eq!(permits.available_permits(), 1, "the future is still there");
             });
+        });
+    });
+}
+
+/// Fails by the result, or when the limit is counted from the call.
+#[test]
+fn futures_share_a_limit() {
+    everyone(|crew| {
+        crew.run(|| {
+            let limit = Instant::now() + MS;
+            for _ in 0..3 {
+                let late = block_on(timeout_until_async(limit, pending::<()>()));
+                assert_eq!(late, Err(ContextError::DeadlineExceeded));
+                assert!(Instant::now() >= limit);
+            }
+            assert_eq!(block_on(timeout_until_async(limit, ready(7))), Ok(7), "ready, and so in time");
+            assert_eq!(block_on(timeout_until_async(Instant::now() + FAR, ready(8))), Ok(8));
         });
     });
 }

@@ -171,8 +171,8 @@
 //!   `wait_timeout`, `wait_deadline`, `wait_with_output`), its pipes, and an `exec` that fails, before it and after it;
 //! * the receives and iterators of a [`Receiver`](crate::signal::Receiver) of [`signal`](crate::signal).
 //!
-//! [`Context::run`](crate::context::Context::run) and [`time::timeout`](crate::time::timeout) park if the function that they
-//! call parks.
+//! [`Context::run`](crate::context::Context::run), [`time::timeout`](crate::time::timeout) and
+//! [`timeout_until`](crate::time::timeout_until) park if the function that they call parks.
 //!
 //! Never: a call whose documentation says that it does not block, such as [`go`](crate::go), [`current`](crate::current),
 //! [`unpark`](crate::Unparker::unpark), `try_send` and `try_recv` of [`Sender`](crate::chan::Sender) and

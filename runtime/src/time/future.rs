@@ -164,7 +164,32 @@ pub fn timeout_async<F: IntoFuture>(dur: Duration, future: F) -> Timeout<F::Into
     Timeout { sleep: sleep_async(dur), future: Some(future.into_future()) }
 }
 
-/// A future with a limit; made by [`timeout_async`].
+/// As [`timeout_async`], until `deadline`. A `future` that is ready in the first poll is in time, even if `deadline` has
+/// passed.
+///
+/// ```
+/// use gmp::context::ContextError;
+/// use gmp::time::{Sleep, timeout_until_async};
+/// use std::time::{Duration, Instant};
+///
+/// let begin = Instant::now();
+/// let limit = begin + Duration::from_millis(2);
+/// let hour = Sleep::until(begin + Duration::from_secs(3600));
+/// let late = gmp::block_on(timeout_until_async(limit, hour));
+/// assert_eq!(late, Err(ContextError::DeadlineExceeded));
+/// assert_eq!(gmp::block_on(timeout_until_async(limit, async { 7 })), Ok(7));
+/// ```
+///
+/// # Errors
+/// As [`timeout_async`].
+///
+/// # Panics
+/// If the future is polled after it was ready.
+pub fn timeout_until_async<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
+    Timeout { sleep: Sleep::until(deadline), future: Some(future.into_future()) }
+}
+
+/// A future with a limit; made by [`timeout_async`] or [`timeout_until_async`].
 #[must_use = "a future does nothing unless it is polled"]
 pub struct Timeout<F> {
     sleep: Sleep,

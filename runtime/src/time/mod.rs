@@ -1,10 +1,10 @@
-//! Time: [`sleep`], [`sleep_until`], [`Timer`], [`Ticker`], [`after_func`]; for futures [`Sleep`], [`timeout_async`].
+//! Time: [`sleep`], [`timeout`], [`Timer`], [`Ticker`], [`after_func`]; for futures [`Sleep`], [`timeout_async`].
 
 mod future;
 mod source;
 mod timer;
 
-pub use future::{Sleep, Timeout, sleep_async, timeout_async};
+pub use future::{Sleep, Timeout, sleep_async, timeout_async, timeout_until_async};
 pub use timer::{Ticker, Timer, after_func};
 
 use crate::context::{Context, ContextError, interrupted};
@@ -128,5 +128,37 @@ pub(crate) fn pause_until(due: Nanos) -> io::Result<()> {
 pub fn timeout<T>(dur: Duration, f: impl FnOnce() -> T) -> Result<T, ContextError> {
     // `_cancel` and the context are dropped at the end of the call, which stops the timer.
     let (context, _cancel) = Context::background().with_timeout(dur);
+    context.run(f)
+}
+
+/// As [`timeout`], until `deadline` at most: for several calls that share a limit. If `deadline` has passed, `f` runs up to its
+/// first wait.
+///
+/// ```
+/// use gmp::{chan, time};
+/// use std::time::{Duration, Instant};
+///
+/// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+/// unsafe {
+///     gmp::run(|| {
+///         let (sender, receiver) = chan::bounded(1);
+///         sender.send("first").unwrap();
+///         let limit = Instant::now() + Duration::from_millis(2);
+///         assert_eq!(time::timeout_until(limit, || receiver.recv()), Ok(Ok("first")));
+///         assert!(time::timeout_until(limit, || receiver.recv()).is_err());
+///     })
+/// }
+/// ```
+///
+/// # Unwinds
+/// As [`timeout`]; see [`migration`](crate::migration#what-may-unwind).
+///
+/// # Errors
+/// As [`timeout`].
+///
+/// # Panics
+/// If `f` panics.
+pub fn timeout_until<T>(deadline: Instant, f: impl FnOnce() -> T) -> Result<T, ContextError> {
+    let (context, _cancel) = Context::background().with_deadline(deadline);
     context.run(f)
 }
