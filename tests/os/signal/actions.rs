@@ -3,7 +3,7 @@
 use super::{CALLS, action, alone, dies_by, handler, install_over, limit, raise, set};
 use common::{forked, until};
 use gmp::process::Command;
-use gmp::signal::{self, SIGCHLD, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGWINCH, Signal};
+use gmp::signal::{self, SIGCHLD, SIGHUP, SIGINT, SIGPIPE, SIGQUIT, SIGTERM, SIGUSR1, SIGWINCH, Signal};
 use std::fs;
 use std::hint::black_box;
 use std::os::unix::process::ExitStatusExt;
@@ -221,6 +221,31 @@ fn a_handler_that_is_put_back_takes_the_default_action() {
         // SAFETY: the action was in force before.
         unsafe { libc::sigaction(libc::SIGINT, &raw const ours, std::ptr::null_mut()) };
         raise(SIGINT);
+    });
+}
+
+/// Fails when a signal counts as ignored that a receiver or a handler has, or an ignored one does not.
+#[test]
+fn it_is_told_whether_a_signal_is_ignored() {
+    alone("it_is_told_whether_a_signal_is_ignored", || {
+        set(libc::SIGUSR1, counting());
+        // SIGWINCH has a default action that does nothing, and SIGHUP is ignored as by nohup.
+        set(libc::SIGHUP, libc::SIG_IGN);
+        let told = || [SIGHUP, SIGTERM, SIGUSR1, SIGWINCH, SIGPIPE].map(signal::is_ignored);
+        let from_the_start = [true, false, false, false, true];
+        assert_eq!(told(), from_the_start);
+        let hears = signal::notify(&[SIGHUP, SIGTERM, SIGPIPE]).unwrap();
+        assert_eq!(told(), [false; 5]);
+        drop(hears);
+        assert_eq!(told(), from_the_start);
+        signal::ignore(&[SIGTERM, SIGUSR1]).unwrap();
+        assert_eq!(told(), [true, true, true, false, true]);
+        let hears = signal::notify(&[SIGTERM]).unwrap();
+        assert_eq!(told(), [true, false, true, false, true]);
+        drop(hears);
+        signal::reset(&[SIGTERM, SIGUSR1]).unwrap();
+        assert_eq!(told(), from_the_start);
+        assert!([0, -1, 65, 1000, libc::SIGKILL].iter().all(|&none| !signal::is_ignored(none.into())));
     });
 }
 

@@ -97,6 +97,11 @@ pub(super) fn exists(signal: Signal) -> bool {
     exchange(signal, None).map_or_else(|refused| refused.raw_os_error() != Some(libc::EINVAL), |_| true)
 }
 
+/// Returns `false` also if the kernel does not tell.
+pub(super) fn is_ignored(signal: Signal) -> bool {
+    exchange(signal, None).is_ok_and(|action| action.sa_sigaction == libc::SIG_IGN)
+}
+
 /// The flags of a handler of ours that replaces no other handler. Such a handler runs on the thread's signal stack, if there is
 /// one: a goroutine's stack may be nearly full. Interrupted system calls are restarted.
 const USUAL: c_int = libc::SA_ONSTACK | libc::SA_RESTART;

@@ -105,6 +105,30 @@ pub fn ignore(signals: &[Signal]) -> io::Result<()> {
     number::set_of("ignore", signals).and_then(registry::ignore)
 }
 
+/// Returns `true` if the process ignores the signal now: because of [`ignore`], or because the process was started so, as by
+/// nohup(1). A signal that has a receiver is not ignored. Returns `false` if there is no such signal, and if the system does
+/// not tell, as in a sandbox. Does not block.
+///
+/// A program that ends at a SIGHUP should not listen for one that its starter wants it to ignore:
+///
+/// ```
+/// use gmp::signal::{self, SIGHUP, SIGTERM};
+///
+/// let mut ends = vec![SIGTERM];
+/// if !signal::is_ignored(SIGHUP) {
+///     ends.push(SIGHUP);
+/// }
+/// let signals = signal::notify(&ends).unwrap();
+/// assert!(!signal::is_ignored(SIGTERM));
+/// drop(signals);
+/// signal::ignore(&[SIGTERM]).unwrap();
+/// assert!(signal::is_ignored(SIGTERM));
+/// ```
+#[doc(alias = "signal.Ignored")]
+pub fn is_ignored(signal: Signal) -> bool {
+    action::is_ignored(signal)
+}
+
 /// Undoes the effect of [`notify`] and [`ignore`] on these signals: the action from before the first of those calls comes back.
 /// Receivers get none of these signals any more: a receiver that is left without a signal is closed. A signal that came just
 /// before this call may reach no receiver. Does not block.
