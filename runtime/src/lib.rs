@@ -233,6 +233,7 @@
 //!   runs on the goroutine's own stack, and needs room there. Two kinds of walks fail, as in any program: by an
 //!   unwinder that locks the list of loaded objects (glibc before 2.35, musl), and along frame pointers where the
 //!   program is compiled without them.
+//! * [`Handle::load`] returns numbers for gauges: threads, idle Ps, goroutines that wait for their turn.
 //! * `GMPDEBUG=schedtrace=1000` in the environment prints a line about the scheduler every second; `migrate=1` shows a breach
 //!   of the contract; `panic=abort` ends the process at the first panic. [`RuntimeBuilder`] has the table of all knobs.
 //!
@@ -374,6 +375,7 @@ pub use goroutine::{
 #[cfg(gmp_loom)]
 pub use host::model;
 pub use os::{fs, io, process, signal};
+pub use runtime::load::Load;
 pub use runtime::policy;
 pub use runtime::priority::{ClassLoad, Priority};
 pub use runtime::{Handle, Refused, Report, Runtime, RuntimeBuilder, dump, run};

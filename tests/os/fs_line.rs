@@ -113,6 +113,9 @@ fn first_come_first_served(call: fn(Gated), calls: &str) {
                 })
                 .collect();
             assert!(rt.dump().contains(&format!("\n{calls}: 2 under way, of at most 2; 3 wait in line\n")));
+            let load = rt.handle().load();
+            let lines = [(load.file_calls, load.file_calls_in_line), (load.lookups, load.lookups_in_line)];
+            assert_eq!(lines, if calls == "file calls" { [(2, 3), (0, 0)] } else { [(0, 0), (2, 3)] });
             // Other goroutines run meanwhile.
             assert_eq!(rt.go(|| 5).join().unwrap(), 5);
             for count in 3..=5 {

@@ -710,6 +710,46 @@ fn loads_of_classes() {
     });
 }
 
+/// Fails when a goroutine, a P or a thread is counted twice, or not at all.
+#[test]
+fn the_load_counts_goroutines_and_ps() {
+    child::without_retakes("the_load_counts_goroutines_and_ps", || {
+        let _alone = alone();
+        load_of_a_runtime();
+    });
+}
+
+fn load_of_a_runtime() {
+    // More than the ring of a P has room for.
+    const COUNT: usize = 400;
+    watched(1, || {
+        let rt = stealing(1);
+        let handle = rt.handle();
+        let at_rest = |load: gmp::Load| (load.goroutines, load.ready, load.idle_procs) == (0, 0, load.procs);
+        until(|| at_rest(handle.load()));
+        rt.run({
+            let handle = handle.clone();
+            move || {
+                let numbers = || {
+                    let load = handle.load();
+                    (load.procs, load.idle_procs, load.goroutines, load.ready)
+                };
+                assert_eq!(numbers(), (1, 0, 1, 0));
+                let all = Vec::from_iter((0..COUNT).map(|n| spawn(CLASSES[n % CLASSES.len()], || ())));
+                assert_eq!(numbers(), (1, 0, 1 + COUNT, COUNT));
+                join_all(all);
+                assert_eq!(numbers(), (1, 0, 1, 0));
+                gmp::set_procs(3);
+                until(|| numbers() == (3, 2, 1, 0));
+                assert!(handle.load().threads >= 2, "one that runs this, and the monitor");
+            }
+        });
+        until(|| at_rest(handle.load()));
+        rt.shutdown_timeout(Duration::ZERO);
+        assert_eq!(handle.load(), gmp::Load::default(), "the runtime has ended");
+    });
+}
+
 /// A goroutine starts goroutines of all classes in its own runtime and in another one. Fails by a hang when a runtime's classes
 /// are another's.
 #[test]

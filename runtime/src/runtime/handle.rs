@@ -4,6 +4,7 @@ use crate::goroutine::{self, Builder, JoinHandle};
 use crate::host::{Active, Clock};
 use crate::impls::unwind_safe;
 use crate::prim::{Arc, Weak};
+use crate::runtime::load::Load;
 use crate::runtime::priority::{ClassLoad, Priority};
 use crate::sched::{Refused, Sched};
 use crate::time::Timer;
@@ -124,6 +125,30 @@ impl Handle {
     /// ```
     pub fn refused(&self) -> Refused {
         self.alive().map_or_else(Refused::default, |sched| sched.refused())
+    }
+
+    /// Returns what the runtime is doing, in numbers; zeros if the runtime has begun to end. The numbers are of about this
+    /// moment, as they are read one after the other. Takes the lock of the global queue, and looks at each P: suited for a
+    /// gauge that is read now and then. Does not block otherwise. `GMPDEBUG=schedtrace=MS` prints most of these numbers.
+    ///
+    /// ```
+    /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.
+    /// let runtime = unsafe { gmp::Runtime::builder().procs(2).build()? };
+    /// let (handle, event) = (runtime.handle(), std::sync::Arc::new(gmp::sync::Event::new()));
+    /// let waits = runtime.go({
+    ///     let event = event.clone();
+    ///     move || event.wait()
+    /// });
+    /// let load = handle.load();
+    /// assert_eq!((load.procs, load.goroutines, load.file_calls), (2, 1, 0));
+    /// event.notify_one();
+    /// waits.join().unwrap();
+    /// assert_eq!(handle.load().goroutines, 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[doc(alias = "metrics")]
+    pub fn load(&self) -> Load {
+        self.alive().map_or_else(Load::default, |sched| sched.load())
     }
 
     /// Returns how many goroutines of a class wait for their turn, and how many turns there were; zeros if the runtime has

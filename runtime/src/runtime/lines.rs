@@ -159,8 +159,13 @@ impl Line {
         io::Error::new(io::ErrorKind::TimedOut, why)
     }
 
+    /// Returns how many calls are under way, and how many goroutines wait in line.
+    pub(crate) fn tally(&self) -> (usize, usize) {
+        self.permits.tally()
+    }
+
     fn tell(&self) -> Option<String> {
-        let (under_way, wait) = self.permits.tally();
+        let (under_way, wait) = self.tally();
         let (calls, bound) = (self.calls, self.bound);
         (under_way + wait > 0)
             .then(|| format!("{calls}: {under_way} under way, of at most {bound}; {wait} wait in line"))

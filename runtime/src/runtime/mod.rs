@@ -3,6 +3,7 @@
 pub(crate) mod cpu_sets;
 pub(crate) mod knobs;
 pub(crate) mod lines;
+pub(crate) mod load;
 pub mod policy;
 pub(crate) mod priority;
 

@@ -24,6 +24,7 @@
 use crate::g::GRef;
 use crate::host::Host;
 use crate::p::P;
+use crate::runtime::load::Load;
 use crate::sched::lasting::MRef;
 use crate::sched::{Central, Sched};
 use crate::wait::status::Status;
@@ -102,6 +103,27 @@ impl<H: Host> Sched<H> {
             let _infallible = writeln!(text, " [ {lens} ] schedticks=[ {ticks} ]");
         }
         text
+    }
+
+    /// Returns the numbers of a trace, and those of the lines.
+    pub(crate) fn load(&self) -> Load {
+        let central = self.central.lock();
+        let (seen, globq) = (self.census.read(), &central.globq);
+        let mut load = Load {
+            procs: central.procs as usize,
+            idle_procs: seen.npidle() as usize,
+            threads: central.alive as usize,
+            idle_threads: central.idle.num_ms(),
+            ready: globq.num_normal() + globq.classes.total() + central.blockers.len(),
+            ..Load::default()
+        };
+        drop(central);
+        load.ready +=
+            self.ps.iter().map(|p| own_len(p) as usize + usize::from(p.runq.has_next())).sum::<usize>();
+        load.goroutines = self.num_goroutines();
+        (load.file_calls, load.file_calls_in_line) = self.lines.files.tally();
+        (load.lookups, load.lookups_in_line) = self.lines.lookups.tally();
+        load
     }
 
     fn see_ms(&self, central: &Central<H>) -> Vec<SeenM> {
