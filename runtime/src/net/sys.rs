@@ -6,8 +6,22 @@ use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
 use std::sync::OnceLock;
 use std::time::Duration;
+
+/// Makes a system call that moves bytes by its number. The wrapper of the C library is a point of cancellation
+/// (`pthread_cancel(3)`): with several threads glibc's makes two atomic exchanges for each call. No thread is cancelled in this
+/// library's calls. The sanitizers learn by the wrappers what the kernel writes.
+macro_rules! by_number {
+    ($wrapper:ident, $number:ident: $($argument:expr),*) => {
+        if cfg!(any(gmp_asan, gmp_tsan)) {
+            libc::$wrapper($($argument),*)
+        } else {
+            libc::syscall(libc::$number, $($argument),*) as libc::ssize_t
+        }
+    };
+}
 
 /// Turns a result of -1 into the error in `errno`; here and below.
 pub(crate) fn check(result: libc::c_int) -> io::Result<libc::c_int> {
@@ -73,7 +87,15 @@ pub(super) fn connect_in_background(fd: OwnedFd, addr: &SocketAddr) -> io::Resul
 }
 
 fn connect(fd: RawFd, addr: &SocketAddr) -> io::Result<()> {
-    let result = match addr {
+    with_raw(addr, |raw, len| {
+        // SAFETY: the address has the length that is given, and lives through the call.
+        check(unsafe { libc::connect(fd, raw, len) }).map(drop)
+    })
+}
+
+/// Calls `f` with the address as the kernel takes it, and its length.
+fn with_raw<R>(addr: &SocketAddr, f: impl FnOnce(*const libc::sockaddr, libc::socklen_t) -> R) -> R {
+    match addr {
         SocketAddr::V4(v4) => {
             let raw = libc::sockaddr_in {
                 sin_family: libc::AF_INET as libc::sa_family_t,
@@ -81,8 +103,7 @@ fn connect(fd: RawFd, addr: &SocketAddr) -> io::Result<()> {
                 sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
                 sin_zero: [0; 8],
             };
-            // SAFETY: the address has the length that is given, and lives through the call.
-            unsafe { libc::connect(fd, (&raw const raw).cast(), size_of_val(&raw) as libc::socklen_t) }
+            f((&raw const raw).cast(), size_of_val(&raw) as libc::socklen_t)
         }
         SocketAddr::V6(v6) => {
             let raw = libc::sockaddr_in6 {
@@ -92,17 +113,79 @@ fn connect(fd: RawFd, addr: &SocketAddr) -> io::Result<()> {
                 sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
                 sin6_scope_id: v6.scope_id(),
             };
-            // SAFETY: the address has the length that is given, and lives through the call.
-            unsafe { libc::connect(fd, (&raw const raw).cast(), size_of_val(&raw) as libc::socklen_t) }
+            f((&raw const raw).cast(), size_of_val(&raw) as libc::socklen_t)
         }
-    };
-    check(result).map(drop)
+    }
 }
 
 /// Receives from a stream into bytes that may be uninitialised, and initialises as many as it returns.
 pub(super) fn recv(socket: BorrowedFd<'_>, buf: &mut [MaybeUninit<u8>]) -> io::Result<usize> {
-    // SAFETY: the buffer is as long as told, and lives through the call.
-    check_len(unsafe { libc::recv(socket.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len(), 0) })
+    // SAFETY: the buffer lives through the call.
+    unsafe { recv_raw(socket, buf.as_mut_ptr().cast(), buf.len()) }
+}
+
+/// Receives from a stream, or a datagram without its sender.
+pub(super) fn recv_bytes(socket: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: the buffer lives through the call.
+    unsafe { recv_raw(socket, buf.as_mut_ptr().cast(), buf.len()) }
+}
+
+/// # Safety
+/// `len` bytes at `at` may be written during the call.
+unsafe fn recv_raw(socket: BorrowedFd<'_>, at: *mut libc::c_void, len: usize) -> io::Result<usize> {
+    let (no_sender, no_len) = (ptr::null_mut::<libc::sockaddr>(), ptr::null_mut::<libc::socklen_t>());
+    // SAFETY: by this function's contract; the kernel writes no sender to null.
+    check_len(unsafe {
+        by_number!(recvfrom, SYS_recvfrom: socket.as_raw_fd(), at, len, 0, no_sender, no_len)
+    })
+}
+
+/// Receives a datagram, and returns its length and its sender.
+pub(super) fn recv_from(socket: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+    let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
+    let mut len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    let (at, sender) =
+        (buf.as_mut_ptr().cast::<libc::c_void>(), storage.as_mut_ptr().cast::<libc::sockaddr>());
+    // SAFETY: the buffer and the storage are as long as told, and live through the call.
+    let got = check_len(unsafe {
+        by_number!(recvfrom, SYS_recvfrom: socket.as_raw_fd(), at, buf.len(), 0, sender, &raw mut len)
+    })?;
+    // SAFETY: zeroed and then filled by the kernel; all bit patterns are valid.
+    Ok((got, to_addr(unsafe { storage.assume_init_ref() })?))
+}
+
+/// Sends a datagram to `addr`.
+pub(super) fn send_to(socket: BorrowedFd<'_>, buf: &[u8], addr: &SocketAddr) -> io::Result<usize> {
+    let (at, flags) = (buf.as_ptr().cast::<libc::c_void>(), libc::MSG_NOSIGNAL);
+    with_raw(addr, |to, to_len| {
+        // SAFETY: the buffer and the address are as long as told, and live through the call.
+        check_len(unsafe {
+            by_number!(sendto, SYS_sendto: socket.as_raw_fd(), at, buf.len(), flags, to, to_len)
+        })
+    })
+}
+
+/// Receives a message into the buffers that `message` names.
+///
+/// # Safety
+/// The buffers may be written during the call.
+pub(super) unsafe fn recv_message(
+    socket: BorrowedFd<'_>,
+    message: &mut libc::msghdr,
+    flags: libc::c_int,
+) -> io::Result<usize> {
+    // SAFETY: by this function's contract.
+    check_len(unsafe { by_number!(recvmsg, SYS_recvmsg: socket.as_raw_fd(), ptr::from_mut(message), flags) })
+}
+
+/// Sends the message, without a signal if the peer has gone.
+///
+/// # Safety
+/// The buffers that `message` names may be read during the call.
+pub(super) unsafe fn send_message(socket: BorrowedFd<'_>, message: &libc::msghdr) -> io::Result<usize> {
+    let (message, flags) = (ptr::from_ref(message), libc::MSG_NOSIGNAL);
+    // SAFETY: by this function's contract.
+    check_len(unsafe { by_number!(sendmsg, SYS_sendmsg: socket.as_raw_fd(), message, flags) })
 }
 
 /// Returns how many bytes one call reads into `bufs` at most: the kernel takes no more than `UIO_MAXIOV` of them.
@@ -113,25 +196,33 @@ pub(crate) fn len_of_call(bufs: &[IoSliceMut<'_>]) -> usize {
 /// Reads from any descriptor; here and below.
 pub(crate) fn read(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
     // SAFETY: the buffer is as long as told, and lives through the call.
-    check_len(unsafe { libc::read(fd.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len()) })
+    check_len(unsafe {
+        by_number!(read, SYS_read: fd.as_raw_fd(), buf.as_mut_ptr().cast::<libc::c_void>(), buf.len())
+    })
 }
 
 pub(crate) fn read_vectored(fd: BorrowedFd<'_>, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
     let count = bufs.len().min(libc::UIO_MAXIOV as usize) as libc::c_int;
     // SAFETY: an IoSliceMut has the layout of an iovec, and the buffers live through the call.
-    check_len(unsafe { libc::readv(fd.as_raw_fd(), bufs.as_mut_ptr().cast(), count) })
+    check_len(unsafe {
+        by_number!(readv, SYS_readv: fd.as_raw_fd(), bufs.as_mut_ptr().cast::<libc::iovec>(), count)
+    })
 }
 
 /// Writes to any descriptor; here and below.
 pub(crate) fn write(fd: BorrowedFd<'_>, buf: &[u8]) -> io::Result<usize> {
     // SAFETY: the buffer is as long as told, and lives through the call.
-    check_len(unsafe { libc::write(fd.as_raw_fd(), buf.as_ptr().cast(), buf.len()) })
+    check_len(unsafe {
+        by_number!(write, SYS_write: fd.as_raw_fd(), buf.as_ptr().cast::<libc::c_void>(), buf.len())
+    })
 }
 
 pub(crate) fn write_vectored(fd: BorrowedFd<'_>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
     let count = bufs.len().min(libc::UIO_MAXIOV as usize) as libc::c_int;
     // SAFETY: an IoSlice has the layout of an iovec, and the buffers live through the call.
-    check_len(unsafe { libc::writev(fd.as_raw_fd(), bufs.as_ptr().cast(), count) })
+    check_len(unsafe {
+        by_number!(writev, SYS_writev: fd.as_raw_fd(), bufs.as_ptr().cast::<libc::iovec>(), count)
+    })
 }
 
 /// Returns a message of `bufs`, without a name and without control messages.
@@ -146,16 +237,20 @@ pub(super) fn message(bufs: *mut libc::iovec, count: usize) -> libc::msghdr {
 
 /// Writes `buf` to a socket. If the peer has gone, returns an error, without a signal; here and below.
 pub(crate) fn send(socket: BorrowedFd<'_>, buf: &[u8]) -> io::Result<usize> {
+    let (at, flags) = (buf.as_ptr().cast::<libc::c_void>(), libc::MSG_NOSIGNAL);
+    let (to_the_peer, no_len) = (ptr::null::<libc::sockaddr>(), 0 as libc::socklen_t);
     // SAFETY: the buffer is as long as told, and lives through the call.
-    check_len(unsafe { libc::send(socket.as_raw_fd(), buf.as_ptr().cast(), buf.len(), libc::MSG_NOSIGNAL) })
+    check_len(unsafe {
+        by_number!(sendto, SYS_sendto: socket.as_raw_fd(), at, buf.len(), flags, to_the_peer, no_len)
+    })
 }
 
 /// Writes `bufs` to a stream.
 pub(super) fn send_vectored(socket: BorrowedFd<'_>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
     // An IoSlice has the layout of an iovec; the kernel only reads.
     let message = message(bufs.as_ptr().cast_mut().cast(), bufs.len());
-    // SAFETY: the message and its buffers live through the call.
-    check_len(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) })
+    // SAFETY: the buffers live through the call.
+    unsafe { send_message(socket, &message) }
 }
 
 /// Makes a set of descriptors, which is readable when one of them has an event: an epoll descriptor.
@@ -468,7 +563,7 @@ fn to_addr(storage: &libc::sockaddr_storage) -> io::Result<SocketAddr> {
         }
         family => Err(io::Error::new(
             io::ErrorKind::InvalidData,
-            format!("accept: the peer's address is of family {family}, neither IPv4 nor IPv6"),
+            format!("the peer's address is of family {family}, neither IPv4 nor IPv6"),
         )),
     }
 }

@@ -238,12 +238,12 @@ limits!(TcpStream);
 ip_options!(TcpStream);
 reads!(
     TcpStream,
-    |mut stream: &net::TcpStream, buf| Rest::AsTold.after(stream.read(buf)),
+    |stream: &net::TcpStream, buf| Rest::AsTold.after(sys::recv_bytes(stream.as_fd(), buf)),
     |mut stream: &net::TcpStream, bufs| Rest::AsTold.after(stream.read_vectored(bufs))
 );
 writes!(
     TcpStream,
-    |mut stream: &net::TcpStream, buf| stream.write(buf),
+    |stream: &net::TcpStream, buf| sys::send(stream.as_fd(), buf),
     // std's is `writev`, which has no flag against the signal of a stream without a peer.
     |stream: &net::TcpStream, bufs| sys::send_vectored(stream.as_fd(), bufs)
 );
@@ -251,7 +251,7 @@ stream_polls!(
     TcpStream,
     |stream: &net::TcpStream, buf| Rest::AsTold.after(sys::recv(stream.as_fd(), buf)),
     |mut stream: &net::TcpStream, bufs| Rest::AsTold.after(io::Read::read_vectored(&mut stream, bufs)),
-    |mut stream: &net::TcpStream, buf| io::Write::write(&mut stream, buf),
+    |stream: &net::TcpStream, buf| sys::send(stream.as_fd(), buf),
     |stream: &net::TcpStream, bufs| sys::send_vectored(stream.as_fd(), bufs)
 );
 socket_traits!(TcpStream, net::TcpStream, sys::is_tcp);

@@ -4,6 +4,7 @@ use crate::net::desc::Direction;
 use crate::net::lookup;
 use crate::net::methods::{ip_options, limits, options, with_a_frame};
 use crate::net::socket::{Socket, WaitsForName};
+use crate::net::sys;
 use crate::net::traits::socket_traits;
 use std::io;
 use std::net::{self, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
@@ -95,7 +96,7 @@ impl UdpSocket {
     /// As with std; an expired limit is `TimedOut`. `InvalidInput` if another holder of the socket has shut its reads down;
     /// [`recv`](Self::recv) returns 0 then.
     pub fn recv_from(&self, buf: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
-        with_a_frame(self.0.run_receive(|socket| socket.recv_from(buf), nobody))
+        with_a_frame(self.0.run_receive(|socket| sys::recv_from(socket.as_fd(), buf), nobody))
     }
 
     /// Receives as [`recv_from`](Self::recv_from), but leaves the datagram in the socket.
@@ -126,7 +127,7 @@ impl UdpSocket {
                 .next()
                 .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidInput, "send_to: no address to send to"))
         };
-        with_a_frame(self.0.run_to(find, |socket, addr| socket.send_to(buf, addr)))
+        with_a_frame(self.0.run_to(find, |socket, addr| sys::send_to(socket.as_fd(), buf, addr)))
     }
 
     /// Receives a datagram, as [`recv_from`](Self::recv_from); on a connected socket from the peer only.
@@ -138,7 +139,7 @@ impl UdpSocket {
     /// # Errors
     /// As [`recv_from`](Self::recv_from).
     pub fn recv(&self, buf: &mut [u8]) -> io::Result<usize> {
-        with_a_frame(self.0.run_receive(|socket| socket.recv(buf), || Ok(0)))
+        with_a_frame(self.0.run_receive(|socket| sys::recv_bytes(socket.as_fd(), buf), || Ok(0)))
     }
 
     /// Receives as [`recv`](Self::recv), but leaves the datagram in the socket.
@@ -162,7 +163,7 @@ impl UdpSocket {
     /// # Errors
     /// As with std; an expired limit is `TimedOut`.
     pub fn send(&self, buf: &[u8]) -> io::Result<usize> {
-        with_a_frame(self.0.run(Direction::Write, |socket| socket.send(buf)))
+        with_a_frame(self.0.run(Direction::Write, |socket| sys::send(socket.as_fd(), buf)))
     }
 
     /// Receives a datagram, and returns its length and its sender, or has the task woken when there may be one. Bytes that do
@@ -198,7 +199,7 @@ impl UdpSocket {
         cx: &mut Context<'_>,
         buf: &mut [u8],
     ) -> Poll<io::Result<(usize, SocketAddr)>> {
-        self.0.poll_receive(cx, |socket| socket.recv_from(buf), nobody)
+        self.0.poll_receive(cx, |socket| sys::recv_from(socket.as_fd(), buf), nobody)
     }
 
     /// Receives a datagram, as [`poll_recv_from`](Self::poll_recv_from); on a connected socket from the peer only.
@@ -206,7 +207,7 @@ impl UdpSocket {
     /// # Errors
     /// As [`poll_recv_from`](Self::poll_recv_from).
     pub fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut [u8]) -> Poll<io::Result<usize>> {
-        self.0.poll_receive(cx, |socket| socket.recv(buf), || Ok(0))
+        self.0.poll_receive(cx, |socket| sys::recv_bytes(socket.as_fd(), buf), || Ok(0))
     }
 
     /// Sends a datagram to the connected peer, or has the task woken when there may be room; otherwise as
@@ -215,7 +216,7 @@ impl UdpSocket {
     /// # Errors
     /// As [`send`](Self::send); `Unsupported` as [`poll_recv_from`](Self::poll_recv_from).
     pub fn poll_send(&self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        self.0.poll(cx, Direction::Write, |socket| socket.send(buf))
+        self.0.poll(cx, Direction::Write, |socket| sys::send(socket.as_fd(), buf))
     }
 
     /// Does the same as [`poll_send`](Self::poll_send), to `addr`.
@@ -228,7 +229,7 @@ impl UdpSocket {
         buf: &[u8],
         addr: SocketAddr,
     ) -> Poll<io::Result<usize>> {
-        self.0.poll(cx, Direction::Write, |socket| socket.send_to(buf, addr))
+        self.0.poll(cx, Direction::Write, |socket| sys::send_to(socket.as_fd(), buf, &addr))
     }
 
     /// Sets the peer to the first of `addr`'s addresses for which that succeeds. Looking a name up blocks the goroutine, or the

@@ -1,10 +1,10 @@
 //! Messages with descriptors (`SCM_RIGHTS`).
 
 use crate::net::socket::Rest;
-use crate::net::sys::{check_len, message, send_vectored};
+use crate::net::sys::{message, recv_message, send_message, send_vectored};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// As many descriptors as the kernel takes in one message (`SCM_MAX_FD`).
 const MOST: usize = 253;
@@ -82,7 +82,7 @@ pub(super) fn read(socket: BorrowedFd<'_>, buf: &mut [MaybeUninit<u8>]) -> io::R
 /// The buffers of the message are the caller's.
 fn receive_bytes(socket: BorrowedFd<'_>, mut message: libc::msghdr) -> io::Result<(usize, Rest)> {
     // SAFETY: the buffers of the message live through the call.
-    let got = check_len(unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, 0) })?;
+    let got = unsafe { recv_message(socket, &mut message, 0) }?;
     let rest = if message.msg_flags & libc::MSG_CTRUNC == 0 { Rest::AsTold } else { Rest::Unknown };
     Ok((got, rest))
 }
@@ -126,7 +126,7 @@ pub(super) fn send_with_fds(
         numbers.copy_to_nonoverlapping(libc::CMSG_DATA(header), size_of_val(fds));
     }
     // SAFETY: the buffers and the control message live through the call.
-    check_len(unsafe { libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) })
+    unsafe { send_message(socket, &message) }
 }
 
 /// Receives into `bufs`; appends the descriptors that were sent to `fds`.
@@ -141,8 +141,7 @@ pub(super) fn receive(
     message.msg_control = (&raw mut control).cast();
     message.msg_controllen = ROOM as _;
     // SAFETY: the buffers of the message and the room for control messages live through the call.
-    let got = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
-    let len = check_len(got)?;
+    let len = unsafe { recv_message(socket, &mut message, libc::MSG_CMSG_CLOEXEC) }?;
     // SAFETY: the kernel has written whole control messages, and how long they are.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
     while !header.is_null() {
