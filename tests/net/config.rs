@@ -6,7 +6,7 @@ use common::loopback::{Hole, listen, refusing};
 use common::{runtime, until, watched};
 use gmp::context::{Context, ContextError};
 use gmp::net::{DialConfig, ListenConfig, TcpListener, TcpStream};
-use std::io::{self, ErrorKind};
+use std::io::{self, ErrorKind, Read};
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -545,6 +545,40 @@ fn a_dial_ends_with_its_time_and_with_its_context() {
         // The error comes also where the call would not have to wait.
         cancel.cancel();
         canceled(&crew.run(move || config.connect(good).unwrap_err()));
+    });
+}
+
+/// Fails when the error says that the control function refused the address, rather than that the context is done.
+#[test]
+fn a_context_that_ends_a_wait_in_the_control_function_ends_the_call() {
+    everyone(|crew| {
+        let ((_one, first), (_other, second)) = (listen(), listen());
+        let (nothing, _writer) = gmp::io::pipe().unwrap();
+        let nothing = Arc::new(nothing);
+        let unwelcome = SocketAddr::new([127, 0, 0, 9].into(), 1);
+        let control = move |_: BorrowedFd<'_>, addr: &SocketAddr| match addr.ip() == unwelcome.ip() {
+            true => Err(ErrorKind::PermissionDenied.into()),
+            false => (&*nothing).read(&mut [0]).map(drop),
+        };
+        let (dials, listens) =
+            (DialConfig::new().control(control.clone()), ListenConfig::new().control(control));
+        for addrs in [&[first][..], &[first, second], &[unwelcome, first]] {
+            let (dials, listens) = (dials.clone(), listens.clone());
+            let (context, cancel) = Context::background().with_cancel();
+            let (dials, to) = (dials.context(&context), addrs.to_vec());
+            let dial = crew.go(move || dials.connect(&to[..]).unwrap_err());
+            let own = addrs.iter().map(|addr| SocketAddr::new(addr.ip(), 0)).collect::<Vec<_>>();
+            let listen = crew.go(move || context.run(|| listens.listen(&own[..]).unwrap_err()).unwrap());
+            dial.until_it_waits();
+            listen.until_it_waits();
+            cancel.cancel();
+            canceled(&dial.join());
+            canceled(&listen.join());
+        }
+        // A context of the function's own refuses the address alone.
+        let own = |_: BorrowedFd<'_>, _: &SocketAddr| Err(ContextError::Canceled.into());
+        let refused = crew.run(move || DialConfig::new().control(own).connect(first).unwrap_err());
+        assert!(refused.to_string().contains("the control function"), "{refused}");
     });
 }
 

@@ -16,6 +16,7 @@ pub use dial::DialConfig;
 pub use listen::ListenConfig;
 
 use crate::impls::{opaque, unwind_safe};
+use crate::net::check_contexts;
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 use std::error::Error;
 use std::fmt;
@@ -98,7 +99,8 @@ macro_rules! options {
             /// Has `f` called with each socket that is made, and with the address for which it is made, after the options above
             /// are set, and before the socket is bound or connects: for options that have no method here. An error of `f`, of
             /// whatever kind, refuses that address for good, and the socket is closed; the next address is tried, if there is
-            /// one. Go's `Control`. A later call of `control` replaces `f`. Default: none.
+            /// one. If a context of the call is done by then, the call ends with the context's error. Go's `Control`. A later
+            /// call of `control` replaces `f`. Default: none.
             ///
             /// `f` runs on the calling goroutine, or the plain thread, once for each socket that is made: again for an address
             /// whose bind has to wait for a port of the caller's own. `f` may park. The timeout and the deadline of a dial do
@@ -138,7 +140,8 @@ impl Options {
     /// Makes a socket for `addr`, non-blocking and closed on exec, with the options set.
     ///
     /// # Errors
-    /// The kernel's error for the socket itself; otherwise an error that says which step was refused.
+    /// The kernel's error for the socket itself; that of a context that is done, if the control function refuses; otherwise an
+    /// error that says which step was refused.
     fn socket(&self, addr: &SocketAddr, kind: Type) -> io::Result<Socket> {
         let socket = Socket::new_raw(Domain::for_address(*addr), kind.nonblocking().cloexec(), None)?;
         if let Some(reuse) = self.reuse_addr {
@@ -163,8 +166,12 @@ impl Options {
                 .with_retries(count);
             told(socket.set_tcp_keepalive(&values), || format!("{keepalive:?}"))?;
         }
-        if let Some(Control(control)) = &self.control {
-            told(control(socket.as_fd(), addr), || format!("the control function for {addr}"))?;
+        if let Some(Control(control)) = &self.control
+            && let Err(refused) = control(socket.as_fd(), addr)
+        {
+            // The context may have ended a wait of the function, and ends the call.
+            check_contexts()?;
+            told(Err(refused), || format!("the control function for {addr}"))?;
         }
         Ok(socket)
     }

@@ -311,10 +311,12 @@ impl<'a> Race<'a> {
     /// R1 and R2.
     fn begin_next(&mut self) -> io::Result<Step> {
         let Some(addr) = self.next_untried() else {
-            return match self.is_under_way() {
-                true => Ok(Step::Wait(None)),
-                false => Err(self.failure(Failed::Refused)),
-            };
+            if self.is_under_way() {
+                return Ok(Step::Wait(None));
+            }
+            // The context may have ended a wait of the control function for the last address.
+            check_contexts()?;
+            return Err(self.failure(Failed::Refused));
         };
         if self.pace.is_over() {
             return Err(self.failure(Failed::TooLate(None)));
