@@ -244,6 +244,7 @@ fn the_earlier_of_deadline_and_timeout_counts() {
             }
             assert_eq!(near.read_timeout().unwrap(), Some(SHORT));
             near.set_read_timeout(Some(Duration::MAX)).unwrap();
+            assert!(near.read_timeout().unwrap() > Some(LONG));
             near.set_write_timeout(Some(LONG)).unwrap();
             assert_eq!(near.write_timeout().unwrap(), Some(LONG));
             near.set_read_timeout(None).unwrap();

@@ -254,7 +254,9 @@ fn a_barrier_counts_the_futures_that_wait_when_it_opens() {
     drop(first);
     let mut next = Box::pin(barrier.wait_async());
     assert!(task.poll(next.as_mut()).is_pending(), "the count goes on from the round before");
-    assert!(barrier.wait().is_leader());
+    let leads = barrier.wait();
+    assert!(leads.is_leader());
+    assert_eq!(format!("{leads:?}"), "BarrierWaitResult { is_leader: true }");
     assert!(matches!(task.poll(next.as_mut()), Poll::Ready(result) if !result.is_leader()));
 }
 

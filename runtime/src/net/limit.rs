@@ -81,8 +81,8 @@ impl Limit {
         let length = match length {
             None => NONE,
             Some(Duration::ZERO) => return Err(no_zero()),
-            // A length over 584 years counts as none.
-            Some(length) => u64::try_from(length.as_nanos()).unwrap_or(NONE),
+            // A length over 584 years counts as so long.
+            Some(length) => u64::try_from(length.as_nanos()).unwrap_or(NONE).min(NONE - 1),
         };
         self.timeout.store(length, Relaxed);
         Ok(())

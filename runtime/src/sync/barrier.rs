@@ -133,12 +133,14 @@ impl HasWaitQueue for State {
 /// }
 /// ```
 #[derive(Debug)]
-pub struct BarrierWaitResult(bool);
+pub struct BarrierWaitResult {
+    is_leader: bool,
+}
 
 impl BarrierWaitResult {
     /// Returns `true` for one waiter of each round: the last to arrive.
     pub fn is_leader(&self) -> bool {
-        self.0
+        self.is_leader
     }
 }
 
@@ -209,15 +211,15 @@ impl Barrier {
             drop(state);
             wait.withdraw();
             notified.ready();
-            return Some(BarrierWaitResult(true));
+            return Some(BarrierWaitResult { is_leader: true });
         }
         let round = state.round;
         let place = (Membership { barrier: self, round }, Position::Back);
         match wait_in(wait, &self.state, state, place, How::new(WaitReason::Barrier).until(until)) {
-            Ok(_membership) => Some(BarrierWaitResult(false)),
+            Ok(_membership) => Some(BarrierWaitResult { is_leader: false }),
             Err(Left { mut state, by }) => {
                 if (!state.leave(round)).unless(BarrierUnwindsTheCounted) {
-                    return Some(BarrierWaitResult(false));
+                    return Some(BarrierWaitResult { is_leader: false });
                 }
                 drop(state);
                 if let Some(interrupt) = by {
@@ -276,7 +278,7 @@ impl Future for BarrierWait<'_> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<BarrierWaitResult> {
         let (barrier, round, task) = self.parts();
         if task.is_waiting() {
-            return task.poll(cx).map(|_membership| BarrierWaitResult(false));
+            return task.poll(cx).map(|_membership| BarrierWaitResult { is_leader: false });
         }
         let wait = TaskWait::open(cx.waker());
         let mut notified = Notified::new();
@@ -285,7 +287,7 @@ impl Future for BarrierWait<'_> {
             drop(state);
             wait.withdraw();
             notified.ready();
-            return Poll::Ready(BarrierWaitResult(true));
+            return Poll::Ready(BarrierWaitResult { is_leader: true });
         }
         *round = state.round;
         let membership = Membership { barrier, round: *round };

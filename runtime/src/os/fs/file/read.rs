@@ -167,7 +167,8 @@ impl Read for &File {
         })
     }
 
-    /// Blocks as [`read_to_end`](Read::read_to_end). After an error the text is as it was.
+    /// Blocks as [`read_to_end`](Read::read_to_end). After an error the text is as it was; on a plain thread, as std
+    /// leaves it.
     ///
     /// # Unwinds
     /// When the [wait in line](crate::fs#the-line) is ended from outside, except by a context, which gives an error here; see
