@@ -169,7 +169,7 @@ struct Counted(Arc<AtomicUsize>);
 impl Drop for Counted {
     fn drop(&mut self) {
         self.0.fetch_add(1, SeqCst);
-        resume_unwind(Box::new("falls"));
+        resume_unwind(Box::new("dropped"));
     }
 }
 
@@ -177,18 +177,18 @@ impl Drop for Counted {
 /// is not dropped.
 #[test]
 fn a_drop_that_unwinds_leaves_none_of_its_chain_behind() {
-    let (fallen, chain) = (Arc::new(AtomicUsize::new(0)), 3);
-    let falls = || Counted(Arc::clone(&fallen));
+    let (count, chain) = (Arc::new(AtomicUsize::new(0)), 3);
+    let counted = || Counted(Arc::clone(&count));
     let drops = |all: Context| {
         // That of the newest goes on.
         let dropped = catch_unwind(AssertUnwindSafe(|| drop(all)));
-        assert_eq!(dropped.unwrap_err().downcast_ref(), Some(&"falls"));
-        assert_eq!(fallen.swap(0, SeqCst), chain);
+        assert_eq!(dropped.unwrap_err().downcast_ref(), Some(&"dropped"));
+        assert_eq!(count.swap(0, SeqCst), chain);
     };
-    drops((0..chain).fold(Context::background(), |ctx, _| ctx.with_value(falls())));
+    drops((0..chain).fold(Context::background(), |ctx, _| ctx.with_value(counted())));
     drops((0..chain).fold(Context::background(), |ctx, _| {
-        let ((ctx, _cancel), falls) = (ctx.with_cancel(), falls());
-        let _kept = ctx.after_func(move || drop(falls));
+        let ((ctx, _cancel), value) = (ctx.with_cancel(), counted());
+        let _kept = ctx.after_func(move || drop(value));
         ctx
     }));
 }
@@ -398,43 +398,43 @@ fn a_call_outlives_the_runtime_in_which_it_was_asked_for() {
 }
 
 /// A cause whose drop calls a function.
-struct Falls<F: Fn()>(F);
+struct OnDrop<F: Fn()>(F);
 
-impl<F: Fn()> Drop for Falls<F> {
+impl<F: Fn()> Drop for OnDrop<F> {
     fn drop(&mut self) {
         self.0();
     }
 }
 
-impl<F: Fn()> fmt::Debug for Falls<F> {
+impl<F: Fn()> fmt::Debug for OnDrop<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a cause")
     }
 }
 
-impl<F: Fn()> fmt::Display for Falls<F> {
+impl<F: Fn()> fmt::Display for OnDrop<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a cause")
     }
 }
 
-impl<F: Fn()> Error for Falls<F> {}
+impl<F: Fn()> Error for OnDrop<F> {}
 
-/// Derives three contexts from one, each with a deadline and with a cause whose drop calls `falls`. A goroutine runs under the
+/// Derives three contexts from one, each with a deadline and a cause whose drop calls `dropped`. A goroutine runs under the
 /// last of them, and a function waits for the end. Another goroutine cancels the parent while it runs under the parent; all
 /// three must be done when the first cause is dropped.
-fn ends_in_spite_of(rt: &gmp::Runtime, falls: impl Fn() + Clone + Send + Sync + 'static) {
+fn ends_in_spite_of(rt: &gmp::Runtime, dropped: impl Fn() + Clone + Send + Sync + 'static) {
     let (context, cancel) = Context::background().with_cancel();
     let below: Arc<std::sync::OnceLock<[Context; 3]>> = Arc::default();
-    let (all_done, fallen) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (all_done, count) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let derive = || {
-        let (falls, below, all, fallen) =
-            (falls.clone(), Arc::clone(&below), Arc::clone(&all_done), Arc::clone(&fallen));
-        let cause = Falls(move || {
+        let (dropped, below, all, count) =
+            (dropped.clone(), Arc::clone(&below), Arc::clone(&all_done), Arc::clone(&count));
+        let cause = OnDrop(move || {
             let done = below.get().is_some_and(|below| below.iter().all(|it| it.err().is_some()));
             all.fetch_add(usize::from(done), SeqCst);
-            fallen.fetch_add(1, SeqCst);
-            falls();
+            count.fetch_add(1, SeqCst);
+            dropped();
         });
         context.with_timeout_cause(LONG, cause)
     };
@@ -458,14 +458,14 @@ fn ends_in_spite_of(rt: &gmp::Runtime, falls: impl Fn() + Clone + Send + Sync + 
     });
     assert_eq!(canceler.join().expect("no panic of a drop comes through"), (true, Ok(())));
     assert!(below.get().expect("set").iter().all(|it| it.err() == Some(ContextError::Canceled)));
-    assert_eq!((all_done.load(SeqCst), fallen.load(SeqCst)), (3, 3));
+    assert_eq!((all_done.load(SeqCst), count.load(SeqCst)), (3, 3));
     assert_eq!(runs.join().unwrap(), Err(ContextError::Canceled));
     until(|| called.load(SeqCst));
 }
 
 /// Fails by the panic, when a context stays open, or by a hang when the end of a tree stops at the drop of a cause.
 #[test]
-fn an_end_comes_to_all_where_a_cause_panics_as_it_falls() {
+fn an_end_comes_to_all_where_a_cause_panics_as_it_is_dropped() {
     everywhere(|rt| {
         ends_in_spite_of(&rt, || std::panic::resume_unwind(Box::new("the panic of a cause's drop")));
     });
@@ -473,7 +473,7 @@ fn an_end_comes_to_all_where_a_cause_panics_as_it_falls() {
 
 /// As above, but the drop of a cause waits.
 #[test]
-fn an_end_comes_to_all_where_a_cause_waits_as_it_falls() {
+fn an_end_comes_to_all_where_a_cause_waits_as_it_is_dropped() {
     everywhere(|rt| {
         let (s, r) = gmp::chan::bounded(0);
         let gives = rt.go(move || (0..3).for_each(|_| s.send(()).expect("a cause takes it")));
@@ -485,10 +485,10 @@ fn an_end_comes_to_all_where_a_cause_waits_as_it_falls() {
 /// The drop of a cause waits for a message of a call, and for one of a task; the call and the task wait for the same end. Fails
 /// by a hang when the drop comes before these two.
 #[test]
-fn a_cause_that_falls_may_wait_for_calls_and_tasks_of_the_same_end() {
+fn the_drop_of_a_cause_may_wait_for_calls_and_tasks_of_the_same_end() {
     everywhere(|rt| {
         let (s, r) = gmp::chan::bounded(0);
-        let receives = Falls(move || (0..2).for_each(|_| r.recv().expect("a call and a task send it")));
+        let receives = OnDrop(move || (0..2).for_each(|_| r.recv().expect("a call and a task send it")));
         let (context, cancel) = Context::background().with_timeout_cause(LONG, receives);
         let sends = s.clone();
         let _call = context.after_func(move || sends.send(()).expect("the cause receives it"));

@@ -18,7 +18,7 @@ pub(super) struct Value {
 
 impl Drop for Value {
     fn drop(&mut self) {
-        // Drops the chain in a loop, not by recursion: the chain may be long. A drop that unwinds, or is to be interrupted, does
+        // Drops the chain in a loop, not by recursion: the chain may be long. A drop that unwinds, or that a context ends, does
         // not keep those behind it from being dropped.
         let mut older = self.older.take();
         while let Some(it) = older {

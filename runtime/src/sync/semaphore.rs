@@ -482,7 +482,7 @@ mod tests {
     use std::task::{self, Waker};
     use std::time::Duration;
 
-    /// Fails when a request leaves the queue of its size behind: each size for which a caller has ever waited would take memory.
+    /// Fails when a request leaves the queue of its size behind: each size for which a caller has waited would take memory.
     #[test]
     fn a_size_for_which_nobody_waits_has_no_queue() {
         let semaphore = Semaphore::new(1);

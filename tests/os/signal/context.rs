@@ -102,12 +102,12 @@ fn a_receiver_beside_a_context_keeps_the_action_away() {
 }
 
 /// Unwinds as it is dropped, with a payload that is another one as long as there are some left.
-struct Falls(usize);
+struct Unwinds(usize);
 
-impl Drop for Falls {
+impl Drop for Unwinds {
     fn drop(&mut self) {
         if self.0 > 0 {
-            resume_unwind(Box::new(Falls(self.0 - 1)));
+            resume_unwind(Box::new(Unwinds(self.0 - 1)));
         }
     }
 }
@@ -128,12 +128,12 @@ impl Wake for DropsAll {
 /// The thread that serves receivers drops the last reference to a context, and with it what the program has left there. Fails
 /// by an abort when the unwinding of one of these drops ends that thread.
 #[test]
-fn a_payload_that_falls_leaves_the_serving_thread_as_it_is() {
-    alone("a_payload_that_falls_leaves_the_serving_thread_as_it_is", || {
+fn a_payload_whose_drop_unwinds_does_not_end_the_serving_thread() {
+    alone("a_payload_whose_drop_unwinds_does_not_end_the_serving_thread", || {
         let beside = signal::notify(&[SIGUSR1]).unwrap();
         let (above, _) = Context::background().with_cancel();
-        let falls = Falls(2);
-        drop(above.after_func(move || drop(falls)));
+        let unwinds = Unwinds(2);
+        drop(above.after_func(move || drop(unwinds)));
         let (context, cancel) = with_signals(&above, &[SIGTERM]).unwrap();
         drop(above);
         let waker = Arc::new(DropsAll(Mutex::default()));

@@ -244,7 +244,7 @@ fn give_permits<T>(permits: &Semaphore, caller: &Member<'_, T>) {
 /// One task after the other polls a future. Fails by the panic, or by the count of wakes, when the drop of the replaced waker
 /// is not caught; or by a hang, when that drop runs under a lock of the library, or is unwound from its wait.
 #[test]
-fn a_waker_that_is_replaced_may_wait_or_panic_as_it_falls() {
+fn a_waker_that_is_replaced_may_wait_or_panic_as_it_is_dropped() {
     everyone(|crew| {
         let event = Arc::new(Event::new());
         let waits = Arc::clone(&event);
