@@ -641,7 +641,9 @@ impl<T: Clone> Sees<'_, T> {
         if seen == Seen::ByAll {
             self.shared.state.lock().pass_seen();
         }
-        if seen != Seen::ByMe {
+        let clears = seen != Seen::ByMe;
+        mutant!(BroadcastLastClearsNothing: let clears = seen == Seen::Removed);
+        if clears {
             node.clear();
         }
         leaves.news = self.bell.is_some() && self.shared.state.lock().tail() > *self.next;

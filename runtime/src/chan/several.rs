@@ -217,11 +217,11 @@ pub(super) fn close<S: HasParties>(lock: &Mutex<S>, bells: &Bells) -> bool {
     let mut state = lock.lock();
     let parties = state.parties();
     let closes = !std::mem::replace(&mut parties.closed, true);
-    parties.waiting_receivers.notify_all(&mut notified);
-    parties.waiting_senders.notify_all(&mut notified);
+    unless!(SeveralEndTellsNoReceiver, _ = parties.waiting_receivers.notify_all(&mut notified));
+    unless!(SeveralEndTellsNoSender, _ = parties.waiting_senders.notify_all(&mut notified));
     drop(state);
     notified.ready();
-    bells.close();
+    unless!(BellsOutliveTheEnd, bells.close());
     closes
 }
 

@@ -4,7 +4,9 @@
 use super::caught;
 use super::cover::{Handle, blocking_here};
 use super::summons::runtime_whose_third_thread_waits;
-use crate::model::{Flag, Model, Mutant, done, refuse_threads, runtime};
+use crate::model::{Flag, Model, Mutant, done, fall_asleep, refuse_threads, runtime};
+use crate::sync::Once;
+use std::sync::Arc;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -179,27 +181,49 @@ fn a_blocker_is_not_left_to_an_m_that_is_being_started_beside_a_sleeping_m() {
     });
 }
 
-/// A goroutine becomes a blocker as its runtime ends and leaves its goroutines. Fails by deadlock when its joiner is not told,
-/// and by an assertion when the M that is on its way stays.
+/// A goroutine becomes a blocker in the closure of a `Once`, as its runtime ends and leaves its goroutines. Fails by deadlock
+/// when its joiner is not told, or the `Once` stays with it; and by an assertion when the M that is on its way stays.
 #[test]
 fn a_blocker_is_left_at_the_end() {
     Model::new().preemptions(2).check("blocker_at_the_end", || {
         let runtime = runtime(1, 3);
-        let begins = Flag::default();
+        let (begins, once) = (Flag::default(), Arc::new(Once::new()));
         let blocks = runtime.go({
-            let begins = begins.clone();
+            let (begins, once) = (begins.clone(), Arc::clone(&once));
             move || {
-                let _other = crate::go(|| ());
-                begins.raise();
-                crate::blocking(|| ());
-                crate::yield_now();
+                once.call_once(|| {
+                    let _other = crate::go(|| ());
+                    begins.raise();
+                    crate::blocking(|| ());
+                    crate::yield_now();
+                });
             }
         });
         begins.wait_on_thread();
         loom::explore();
         assert_eq!(super::cover::leave(runtime, SECOND).threads_left(), 0);
         drop(blocks.join());
+        once.call_once_force(|_| ());
         done();
+    });
+}
+
+/// An M is started for a blocker, and finds a job and an idle P. Fails by the assertion about the global queue's length, or by
+/// deadlock, when that M puts the blocker there, and no M sees it.
+#[test]
+fn a_blocker_that_waits_for_a_job_is_not_forgotten() {
+    Model::new().preemptions(1).check("blocker_beside_a_job", || {
+        let runtime = runtime(2, 3);
+        fall_asleep::<2>(&runtime);
+        let handle = Handle::of(&runtime);
+        let blocks = runtime.go(move || {
+            handle.put_job_in_silence(handle.make(|| ()));
+            handle.queue_in_silence([handle.make(|| ())]);
+            loom::explore();
+            crate::blocking(|| ());
+            done();
+        });
+        blocks.join().unwrap();
     });
 }
 
@@ -210,6 +234,8 @@ fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
+            (Mutant::StopForgetsTheBlockers, "a_blocker_is_left_at_the_end"),
+            (Mutant::BlockerInTheQueueUnseen, "a_blocker_that_waits_for_a_job_is_not_forgotten"),
             (Mutant::BlockerWakesNobody, BESIDE),
             (
                 Mutant::BlockerAwaitsTheStart,

@@ -400,6 +400,29 @@ fn a_runtime_ends_while_its_ps_change() {
     });
 }
 
+/// A goroutine sets the number of Ps as its runtime ends. Fails by the report when an M stays, because a P is wanted again.
+#[test]
+fn the_number_of_ps_stays_when_the_runtime_has_ended() {
+    Model::new().preemptions(2).check("procs_vs_end", || {
+        let runtime = runtime(1, 2);
+        let [begins, go_on]: [Flag; 2] = Default::default();
+        let sets = runtime.go({
+            let [begins, go_on] = [&begins, &go_on].map(Flag::clone);
+            move || {
+                begins.raise();
+                go_on.wait_on_thread();
+                crate::set_procs(2)
+            }
+        });
+        begins.wait_on_thread();
+        loom::explore();
+        go_on.raise();
+        assert_eq!(super::cover::leave(runtime, Duration::from_secs(1)).threads_left(), 0);
+        done();
+        drop(sets.join());
+    });
+}
+
 #[test]
 fn mutants() {
     const QUEUED: &str = "a_goroutine_queued_on_a_p_that_retires_is_run";
@@ -408,6 +431,7 @@ fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
+            (Mutant::ProcsSetAfterTheEnd, "the_number_of_ps_stays_when_the_runtime_has_ended"),
             (Mutant::IdleKeepsTheSurplus, IDLE),
             (Mutant::IdleKeepsTheSurplus, "a_goroutine_submitted_on_a_p_that_retires_is_run"),
             (Mutant::IdleKeepsTheSurplus, "work_that_waits_gets_a_p_that_had_retired"),

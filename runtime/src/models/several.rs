@@ -85,6 +85,46 @@ fn a_message_meets_a_bell_that_is_asked_for() {
     });
 }
 
+/// Fails by deadlock when the end and the receiver miss each other.
+#[test]
+fn the_last_sender_meets_a_goroutine_that_begins_to_wait() {
+    Model::new().check("broadcast_end", || {
+        let runtime = at_rest::<1>();
+        let (sender, mut receiver) = broadcast::channel::<u32>(1);
+        let waits = runtime.go(move || receiver.recv());
+        drop(sender);
+        assert_eq!(waits.join().unwrap(), Err(broadcast::RecvError::Closed));
+        done();
+    });
+}
+
+/// A receiver stays. Fails by deadlock when the close and the sender miss each other.
+#[test]
+fn a_close_meets_a_sender_that_begins_to_wait() {
+    Model::new().check("broadcast_close", || {
+        let runtime = at_rest::<1>();
+        let (sender, _receiver) = broadcast::channel::<u32>(1);
+        let waiting = sender.clone();
+        let waits = runtime.go(move || waiting.closed());
+        assert!(sender.close());
+        waits.join().unwrap();
+        done();
+    });
+}
+
+/// Fails by deadlock when the bell stays open.
+#[test]
+fn the_last_sender_meets_a_bell_that_is_asked_for() {
+    Model::new().check("broadcast_end_bell", || {
+        let runtime = at_rest::<1>();
+        let (sender, mut receiver) = broadcast::channel::<u32>(1);
+        let waits = runtime.go(move || receiver.bell().recv().is_err());
+        drop(sender);
+        assert!(waits.join().unwrap());
+        done();
+    });
+}
+
 /// Fails by deadlock when the message and the future miss each other.
 #[test]
 fn a_message_meets_a_future_that_begins_to_wait() {
@@ -211,6 +251,22 @@ fn a_message_meets_a_receiver_that_looks_without_the_lock() {
     });
 }
 
+/// A receiver sees two messages while another one goes, which has seen none. Fails by the counts when a message stays in the
+/// ring, or its value in the block that the first receiver keeps.
+#[test]
+fn a_receiver_goes_while_another_receives() {
+    Model::new().check("broadcast_goes", || {
+        let (sender, mut receiver) = broadcast::channel(2);
+        let (other, message) = (receiver.clone(), Arc::new(()));
+        assert_eq!((sender.send(Arc::clone(&message)), sender.send(Arc::clone(&message))), (Ok(2), Ok(2)));
+        let goes = thread::spawn(move || drop(other));
+        assert!((0..2).all(|_| receiver.try_recv().is_ok()));
+        goes.join().unwrap();
+        assert!(sender.is_empty(), "a message that all have seen is in the ring");
+        assert_eq!(Arc::strong_count(&message), 1, "the channel still has a message");
+    });
+}
+
 /// A receiver is cloned while a sender removes the message that both are to see next, and both receive. Fails by a panic when
 /// the clone, which is not counted for that message, waits for its turn while the last receiver that counts clears the value.
 #[test]
@@ -250,6 +306,12 @@ fn mutants() {
             (Mutant::BroadcastSeesNoRemoval, "a_message_is_cloned_while_it_is_removed"),
             (Mutant::BroadcastLeavesUntidy, "a_message_is_cloned_while_it_is_removed"),
             (Mutant::BroadcastLaggardKeepsItsBlock, "a_receiver_is_cloned_while_its_message_is_removed"),
+            (Mutant::BroadcastCloneUncounted, "a_receiver_is_cloned_while_its_message_is_removed"),
+            (Mutant::BroadcastPassesOne, "a_receiver_goes_while_another_receives"),
+            (Mutant::BroadcastLastClearsNothing, "a_receiver_goes_while_another_receives"),
+            (Mutant::SeveralEndTellsNoReceiver, "the_last_sender_meets_a_goroutine_that_begins_to_wait"),
+            (Mutant::SeveralEndTellsNoSender, "a_close_meets_a_sender_that_begins_to_wait"),
+            (Mutant::BellsOutliveTheEnd, "the_last_sender_meets_a_bell_that_is_asked_for"),
             (Mutant::WatchCountsLate, "a_value_meets_a_goroutine_that_begins_to_wait"),
             (Mutant::WatchCountsAfterTheEnd, "a_send_meets_a_close"),
             (Mutant::WatchCountsAfterTheEnd, "a_change_in_place_meets_a_close"),

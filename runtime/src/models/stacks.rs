@@ -97,11 +97,28 @@ fn a_stack_that_is_there_again_is_had_after_a_look() {
     });
 }
 
+/// The end of a runtime comes to a goroutine that waits for a stack. Fails by the count when its closure is not dropped.
+#[test]
+fn a_goroutine_that_waits_for_a_stack_is_dropped_at_the_end() {
+    Model::new().preemptions(1).check("no_stack_at_the_end", || {
+        let runtime = at_rest::<1>();
+        limit_stacks(&runtime, 0, false);
+        let value = Arc::new(());
+        let held = Arc::clone(&value);
+        let waits = runtime.go(move || drop(held));
+        super::cover::leave(runtime, Duration::from_secs(1));
+        assert!(waits.join().unwrap_err().is_shutdown());
+        assert_eq!(Arc::strong_count(&value), 1, "the closure is still there");
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
+            (Mutant::StopForgetsTheStackless, "a_goroutine_that_waits_for_a_stack_is_dropped_at_the_end"),
             (Mutant::IdlePKeepsStacks, "a_stack_that_comes_back_goes_to_a_waiter"),
             (Mutant::StackWantedLate, "a_stack_that_comes_back_to_the_host_goes_to_a_waiter"),
             (Mutant::AskedForIsRetired, "a_stack_that_comes_back_to_the_host_goes_to_a_waiter"),

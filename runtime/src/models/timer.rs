@@ -225,6 +225,27 @@ fn a_callback_is_put_into_the_heap_of_a_p_that_is_taken_away() {
     });
 }
 
+/// As `a_callback_is_put_into_the_heap_of_a_p_that_is_taken_away`, for a callback that the goroutine makes.
+#[test]
+fn a_callback_is_made_in_the_heap_of_a_p_that_is_taken_away() {
+    Model::new().with_retaker().preemptions(1).check("new_call_vs_retake", || {
+        let (runtime, count) = (runtime(2, 2), Count::default());
+        fall_asleep::<2>(&runtime);
+        let handle = Handle::of(&runtime);
+        let setter = runtime.go(move || {
+            handle.await_poller();
+            let (held, calls) = (Held::current(), count.clone());
+            loom::explore();
+            let retaker = loom::thread::spawn(move || held.retake());
+            let _call = InlineCall::after(DELAY, move || calls.add());
+            count.reaches(1);
+            done();
+            retaker.join().unwrap();
+        });
+        setter.join().unwrap();
+    });
+}
+
 /// The runtime ends while a thread arms a callback of its heap. Fails by deadlock when no thread is left to call the
 /// callback, and when it is called twice.
 #[test]
@@ -402,6 +423,22 @@ fn a_call_that_is_left_without_a_thread_waits_for_one() {
         ask_for_the_timer_thread();
         count.reaches(1);
         done();
+        timer_thread_ends();
+    });
+}
+
+/// A call is left to the timer thread while all further threads are refused. Fails by deadlock when the timer thread takes the
+/// thread that was refused for a callback thread, and does not make the call.
+#[test]
+fn a_call_for_which_a_thread_is_refused_is_made() {
+    Model::new().preemptions(2).check("caller_refused", || {
+        let (count, far) = (Count::default(), InlineCall::after(LONG, || unreachable!("it is stopped")));
+        refuse_threads();
+        let calls = count.clone();
+        leave_call(move || calls.add());
+        count.reaches(1);
+        done();
+        assert!(far.stop());
         timer_thread_ends();
     });
 }
@@ -601,6 +638,8 @@ fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
+            (Mutant::NewCallLeavesThePEarly, "a_callback_is_made_in_the_heap_of_a_p_that_is_taken_away"),
+            (Mutant::RefusedCallerStaysCounted, "a_call_for_which_a_thread_is_refused_is_made"),
             (Mutant::SleepKeepsItsTimer, "a_task_that_sleeps_is_given_an_earlier_time"),
             (Mutant::SleepEndsEarly, "a_sleep_is_moved_on_beside_the_firing"),
             (Mutant::TimerThreadFiresUnseen, "a_call_of_the_timers_thread_is_awake"),

@@ -376,6 +376,8 @@ pub enum Mutant {
     ShrinkKeepsTheIdle,
     /// A change to more Ps wakes no M.
     GrowWakesNobody,
+    /// The number of Ps can be set when no P is wanted any more, because the runtime ends.
+    ProcsSetAfterTheEnd,
 
     // An M's note (`models/note.rs`).
     /// `Note::wake` publishes its word without Release.
@@ -470,6 +472,8 @@ pub enum Mutant {
     BlockersStay,
     /// An M that sends blockers back to the global queue does not look for an idle P afterwards.
     BlockersGoBackUnseen,
+    /// An M that takes a P instead of a blocker puts the blocker into the global queue, and does not publish its length.
+    BlockerInTheQueueUnseen,
     /// An M that sees work, and is sent for a blocker meanwhile, summons no other M.
     SentLeavesTheWork,
 
@@ -558,6 +562,8 @@ pub enum Mutant {
     TurnLeftBehind,
     /// A caller puts a callback into its P's heap after it has left the P.
     CallLeavesThePEarly,
+    /// The same, for a callback that the goroutine has just made.
+    NewCallLeavesThePEarly,
     /// A caller that puts a callback into the heap of an idle P leaves the P among those without timers.
     CallUnmasked,
     /// A caller puts a callback into another P's heap without the central lock.
@@ -580,6 +586,8 @@ pub enum Mutant {
     LookStartsAnother,
     /// A callback thread finds that no call waits, and is counted out in another critical section.
     CallbackThreadEndsLate,
+    /// A callback thread that was refused stays in the count.
+    RefusedCallerStaysCounted,
     /// The timer thread decides to end, and says in another critical section that it has ended.
     TimerThreadEndsLate,
     /// The timer thread looks at its heaps, and says in another critical section how long it sleeps.
@@ -815,6 +823,10 @@ pub enum Mutant {
     StopForgetsTheClasses,
     /// The end of a runtime leaves the goroutines in the batches of Ps.
     StopForgetsTheBatches,
+    /// The end of a runtime does not look for goroutines that wait for a stack.
+    StopForgetsTheStackless,
+    /// The end of a runtime does not look for blockers.
+    StopForgetsTheBlockers,
     /// A goroutine that starts another when no M takes work any more does not drop the closure.
     LateSpawnKeepsItsClosure,
 
@@ -1027,6 +1039,18 @@ pub enum Mutant {
     BroadcastLeavesUntidy,
     /// A clone of a receiver that lags keeps the block with the message for which the clone is not counted.
     BroadcastLaggardKeepsItsBlock,
+    /// A clone of a receiver is not counted for the messages in the ring.
+    BroadcastCloneUncounted,
+    /// The head passes one message, although all receivers have seen several.
+    BroadcastPassesOne,
+    /// The last receiver to see a broadcast message does not clear it.
+    BroadcastLastClearsNothing,
+    /// The end of a channel tells no receiver that waits.
+    SeveralEndTellsNoReceiver,
+    /// A close tells no sender that waits for the last receiver.
+    SeveralEndTellsNoSender,
+    /// The bells of a channel stay open when the channel is closed.
+    BellsOutliveTheEnd,
     /// A sender counts its value only after the receivers have been told.
     WatchCountsLate,
     /// A sender counts its value, and tells of it, after the receivers were told of the end.

@@ -569,8 +569,8 @@ impl<H: Host> Sched<H> {
         while let Some(g) = lists.globq.pop_of(true) {
             queued.push(g);
         }
-        queued.append(&mut lists.stackless);
-        queued.append(&mut lists.blockers);
+        unless!(StopForgetsTheStackless, queued.append(&mut lists.stackless));
+        unless!(StopForgetsTheBlockers, queued.append(&mut lists.blockers));
         self.publish_len(&central);
         drop(central);
         self.ps.iter().for_each(|p| p.runq.drain(|g| queued.push(g)));

@@ -246,6 +246,7 @@ impl<T> State<T> {
         // come here.
         while self.head < self.tail && self.node(self.head).left.load(Relaxed) == 0 {
             self.pass();
+            mutant!(BroadcastPassesOne: break);
         }
     }
 
@@ -266,6 +267,7 @@ impl<T> State<T> {
     /// Counts one more receiver that has not seen the messages from `next` on. Returns `true` if the receiver lags: then it is
     /// not counted for the messages before the head.
     pub(super) fn add_receiver(&mut self, next: u64) -> bool {
+        mutant!(BroadcastCloneUncounted: return false);
         for number in next.max(self.head)..self.tail {
             // Relaxed: the receiver that is cloned has not seen the message, so it is not cleared beside this.
             self.node(number).left.fetch_add(RECEIVER, Relaxed);

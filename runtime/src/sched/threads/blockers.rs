@@ -158,7 +158,7 @@ impl<H: Host> Sched<H> {
         let p = if elsewhere { self.pidleget_or(&mut central, m.last_p()) } else { None };
         if p.is_some() {
             central.globq.push(first);
-            self.publish_len(&central);
+            unless!(BlockerInTheQueueUnseen, self.publish_len(&central));
         }
         drop(central);
         mutant!(BlockerCountedOnLate: relax(); self.central.lock().blocker_m = BlockerM::None);

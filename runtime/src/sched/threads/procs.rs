@@ -195,7 +195,7 @@ impl<H: Host> Sched<H> {
             Says::Machine => return central.procs as usize,
         }
         let before = central.procs as usize;
-        if self.is_stopping() {
+        if self.is_stopping().unless(ProcsSetAfterTheEnd) {
             return before;
         }
         central.procs = procs;

@@ -222,6 +222,7 @@ pub(crate) fn call_at<H: Host>(due: Nanos, run: RunMode, f: impl Fn() + Send + S
     };
     let timers = &inside.p.timers;
     let [call, for_the_heap] = Callback::new(timers, site, run, f);
+    mutant!(NewCallLeavesThePEarly: m.into_iter().for_each(M::leave));
     let mut locked = timers.lock();
     let earlier = locked.add(due, for_the_heap);
     let orphaned = locked.is_orphaned();

@@ -427,7 +427,7 @@ impl<H: Host> TimerThread<H> {
     /// Undoes C2 after C3 was refused. Returns the call if there is no callback thread that would take it.
     fn take_back(&self, call: Call<H>) -> Option<Call<H>> {
         let mut state = self.state.lock();
-        state.callback_threads -= 1;
+        unless!(RefusedCallerStaysCounted, state.callback_threads -= 1);
         if state.callback_threads == 0 {
             return Some(call);
         }
