@@ -482,7 +482,7 @@ impl State {
             return false;
         }
         unless!(ChanCloseForgetsSenders, Self::end_all(&mut self.senders, WaitResult::Closed, woken));
-        self.tell_send_watchers(woken);
+        unless!(ChanEndTellsNoSendWatcher, self.tell_send_watchers(woken));
         // If a message is still to come, or is granted, a receive would wait: the watchers are woken when that message is
         // there, or given back.
         self.end_receivers_if_drained(woken);
@@ -493,7 +493,7 @@ impl State {
     pub(crate) fn end_receivers_if_drained(&mut self, woken: &mut Woken) {
         if self.is_drained().unless(ChanCloseForgetsReceivers) {
             Self::end_all(&mut self.receivers, WaitResult::Closed, woken);
-            self.tell_receive_watchers(woken);
+            unless!(ChanEndTellsNoReceiveWatcher, self.tell_receive_watchers(woken));
         }
     }
 

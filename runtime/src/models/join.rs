@@ -345,6 +345,36 @@ fn a_handle_dropped_as_the_end_drops_the_closure_finds_the_outcome_whole() {
     });
 }
 
+/// A thread starts a goroutine. Fails by the count when the goroutine runs before it is counted.
+#[test]
+fn a_goroutine_that_a_thread_starts_is_counted() {
+    Model::new().preemptions(1).check("count_outside", || {
+        let runtime = at_rest::<1>();
+        let counts = runtime.go(crate::num_goroutines);
+        assert_eq!(counts.join().unwrap(), 1);
+        done();
+    });
+}
+
+/// A goroutine starts another, and stays until the other has run. Fails by the count when the other runs before it is counted.
+#[test]
+fn a_goroutine_that_a_goroutine_starts_is_counted() {
+    Model::new().preemptions(1).check("count_inside", || {
+        let runtime = at_rest::<2>();
+        let starts = runtime.go(|| {
+            let ran = Flag::default();
+            let raises = ran.clone();
+            drop(crate::go(move || {
+                assert_eq!(crate::num_goroutines(), 2);
+                done();
+                raises.raise();
+            }));
+            ran.wait_on_thread();
+        });
+        starts.join().unwrap();
+    });
+}
+
 #[test]
 fn mutants() {
     let hears = "a_thread_hears_of_the_end";
@@ -354,6 +384,8 @@ fn mutants() {
     caught::assert_caught(
         module_path!(),
         &[
+            (Mutant::SpawnedOutsideCountsLate, "a_goroutine_that_a_thread_starts_is_counted"),
+            (Mutant::SpawnedCountsLate, "a_goroutine_that_a_goroutine_starts_is_counted"),
             (Mutant::JoinNoWake, hears),
             (Mutant::JoinNoWake, "a_goroutine_hears_of_the_end"),
             (Mutant::JoinNoWake, "a_handle_dropped_at_the_end_leaves_the_value_to_one_party"),

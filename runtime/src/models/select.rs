@@ -287,6 +287,43 @@ fn a_ready_hears_of_room_in_the_buffer() {
     });
 }
 
+/// A goroutine waits in `ready` for room while the last receiver goes. Fails by deadlock when the goroutine is not woken.
+#[test]
+fn a_ready_hears_of_the_last_receiver() {
+    Model::new().check("select_ready_deserted", || {
+        let runtime = at_rest::<1>();
+        let (s, r) = chan::bounded(1);
+        s.send(1).unwrap();
+        let watcher = runtime.go(move || {
+            let mut select = chan::Select::new();
+            select.send(&s);
+            assert_eq!(select.ready(), 0);
+            s.try_send(2).is_err()
+        });
+        drop(r);
+        assert!(watcher.join().unwrap());
+        done();
+    });
+}
+
+/// A goroutine waits in `ready` for a message while the last sender goes. Fails by deadlock when the goroutine is not woken.
+#[test]
+fn a_ready_hears_of_the_last_sender() {
+    Model::new().check("select_ready_drained", || {
+        let runtime = at_rest::<1>();
+        let (s, r) = chan::bounded::<u32>(1);
+        let watcher = runtime.go(move || {
+            let mut select = chan::Select::new();
+            select.recv(&r);
+            assert_eq!(select.ready(), 0);
+            r.recv().is_err()
+        });
+        drop(s);
+        assert!(watcher.join().unwrap());
+        done();
+    });
+}
+
 #[test]
 fn mutants() {
     caught::assert_caught(
@@ -303,6 +340,8 @@ fn mutants() {
             (Mutant::TaskSendsInSilence, "a_ready_hears_of_a_future_that_sends"),
             (Mutant::SelectOffersInSilence, "a_ready_hears_of_a_select_that_sends"),
             (Mutant::ChanRoomTellsNobody, "a_ready_hears_of_room_in_the_buffer"),
+            (Mutant::ChanEndTellsNoSendWatcher, "a_ready_hears_of_the_last_receiver"),
+            (Mutant::ChanEndTellsNoReceiveWatcher, "a_ready_hears_of_the_last_sender"),
             (Mutant::SelectTrustsItsGlance, "a_select_whose_message_went_elsewhere_looks_again"),
             (Mutant::SelectLooksOnce, "a_select_whose_counterpart_goes_elsewhere_takes_its_other_arm"),
         ],

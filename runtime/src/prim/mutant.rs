@@ -803,6 +803,10 @@ pub enum Mutant {
     UnrunNotTold,
     /// A thread that is no M drops the closure of a goroutine as the runtime ends, and counts the goroutine as live meanwhile.
     UnrunIsCounted,
+    /// A thread that is no M queues a new goroutine before it is counted.
+    SpawnedOutsideCountsLate,
+    /// A spawner on an M queues a new goroutine before it is counted.
+    SpawnedCountsLate,
     /// The end of a runtime reads which goroutines the Ms have at hand before it looks for those that sleep.
     ShutdownReadsHandsFirst,
     /// An M shows without Release which goroutine it runs.
@@ -1023,6 +1027,10 @@ pub enum Mutant {
     TaskSendsInSilence,
     /// A receive that makes room wakes no watcher of room.
     ChanRoomTellsNobody,
+    /// A close wakes no watcher of room.
+    ChanEndTellsNoSendWatcher,
+    /// The end of a channel wakes no watcher of messages.
+    ChanEndTellsNoReceiveWatcher,
 
     // Broadcast and watch channels (`models/several.rs`).
     /// A receiver that begins to wait does not look again under the lock.

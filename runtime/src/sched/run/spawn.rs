@@ -122,8 +122,9 @@ impl<H: Host> Sched<H> {
         g.word.spawn();
         match m {
             Some(m) => {
-                m.count_live(1);
+                unless!(SpawnedCountsLate, m.count_live(1));
                 self.submit_at(m, g, place);
+                mutant!(SpawnedCountsLate: m.count_live(1));
             }
             None => {
                 self.inject_fresh(g, place);
@@ -144,11 +145,12 @@ impl<H: Host> Sched<H> {
             drop(central);
             return self.drop_beside_the_end(g);
         }
-        self.count_live_outside(1);
+        unless!(SpawnedOutsideCountsLate, self.count_live_outside(1));
         self.put_at(&mut central, g, place);
         drop(central);
         mutant!(SpawnOutsideWakesNobody: return);
         self.wakep();
+        mutant!(SpawnedOutsideCountsLate: self.count_live_outside(1));
     }
 
     /// For a runtime that ends: makes a goroutine that never runs, is not counted, and has no stack reserved.
