@@ -6,10 +6,12 @@ use common::{everywhere, until};
 use gmp::block_on;
 use gmp::context::ContextError;
 use gmp::sync::Semaphore;
-use gmp::time::{Sleep, sleep_async, timeout_async, timeout_until_async};
-use std::future::{pending, poll_fn, ready};
-use std::pin::Pin;
-use std::task::Poll;
+use gmp::time::{Sleep, Timer, after_func, sleep_async, timeout_async, timeout_until_async};
+use std::future::{Future, pending, poll_fn, ready};
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::{Arc, mpsc};
+use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -249,4 +251,35 @@ fn many_sleep_at_once() {
         goroutines.into_iter().for_each(|one| one.join().unwrap());
         threads.into_iter().for_each(|one| one.join().unwrap());
     });
+}
+
+/// Its wake waits for the callback of a timer.
+struct WaitsToo(AtomicBool);
+
+impl Wake for WaitsToo {
+    fn wake(self: Arc<Self>) {
+        let (calls, called) = mpsc::channel();
+        let _timer = after_func(MS, move || _ = calls.send(()));
+        called.recv().unwrap();
+        self.0.store(true, SeqCst);
+    }
+}
+
+/// Outside of runtimes, one thread waits for all timers. Fails by a hang when that thread calls the waker, which waits for
+/// another timer.
+#[test]
+fn a_waker_may_wait_for_another_timer() {
+    let is_woken = |task: Pin<&mut dyn Future<Output = ()>>, is_due: &dyn Fn()| {
+        let waits = Arc::new(WaitsToo(AtomicBool::new(false)));
+        let waker = Waker::from(Arc::clone(&waits));
+        assert!(task.poll(&mut Context::from_waker(&waker)).is_pending());
+        is_due();
+        until(|| waits.0.load(SeqCst));
+    };
+    let (timer, at) = (Timer::new(FAR), Instant::now());
+    let receives = async { _ = timer.receiver().recv_async().await };
+    is_woken(pin!(receives), &|| _ = timer.reset(Duration::ZERO));
+    let sleep = std::cell::RefCell::new(sleep_async(FAR));
+    let sleeps = poll_fn(|cx| Pin::new(&mut *sleep.borrow_mut()).poll(cx));
+    is_woken(pin!(sleeps), &|| sleep.borrow_mut().reset(at));
 }

@@ -22,6 +22,7 @@ use loom::sync::{Condvar, Mutex};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 const DELAY: Duration = Duration::from_millis(1);
@@ -616,7 +617,7 @@ fn a_sleep_is_moved_on_beside_the_firing() {
 }
 
 /// A future that sleeps is dropped as its time comes. Fails by a causality violation, or by an assertion of the word, when
-/// the timer wakes a wait that has gone; by the count when a waker stays behind.
+/// the timer wakes a wait that has gone; by deadlock when a waker stays behind.
 #[test]
 fn a_sleep_is_dropped_beside_the_firing() {
     Model::new().check("sleep_dropped", || {
@@ -625,8 +626,38 @@ fn a_sleep_is_dropped_beside_the_firing() {
         sleep.reset(sleep.deadline() - LONG);
         drop(sleep);
         timer_thread_ends();
-        assert_eq!(Arc::strong_count(&task), 1, "the waker is still there");
+        if Arc::strong_count(&task) > 1 {
+            // A thread aside has the waker.
+            task.until_woken();
+        }
         done();
+    });
+}
+
+/// Its wake waits until a callback was called.
+struct Behind(Count);
+
+impl Wake for Behind {
+    fn wake(self: Arc<Self>) {
+        self.0.reaches(1);
+    }
+}
+
+/// Outside of any runtime: the waker of a task that sleeps waits for a callback. Fails by deadlock when the timer thread calls
+/// the waker, and so never comes to the callback.
+#[test]
+fn a_waker_waits_for_a_callback() {
+    Model::new().preemptions(1).check("waker_waits", || {
+        let (mut sleep, count) = (sleep_async(LONG), Count::default());
+        let waker = Waker::from(Arc::new(Behind(count.clone())));
+        assert!(Pin::new(&mut sleep).poll(&mut Context::from_waker(&waker)).is_pending());
+        let calls = count.clone();
+        let timer = after_func(LONG, move || calls.add());
+        sleep.reset(sleep.deadline() - LONG);
+        timer.reset(Duration::ZERO);
+        count.reaches(1);
+        done();
+        timer_thread_ends();
     });
 }
 
@@ -662,6 +693,7 @@ fn mutants() {
             (Mutant::OrphanStaysHome, END),
             (Mutant::UnrunFiringLost, DUE),
             (Mutant::LeftInSilence, "a_call_is_left_to_a_timer_thread_that_goes_to_sleep"),
+            (Mutant::TimerThreadCallsWakers, "a_waker_waits_for_a_callback"),
             (Mutant::LeaverCalls, "a_call_that_is_left_without_a_thread_waits_for_one"),
             (Mutant::MonitorLeavesCalls, "a_call_that_is_left_without_a_thread_waits_for_one"),
             (Mutant::MonitorLeavesTimers, "a_callback_without_a_timers_thread_waits_for_one"),

@@ -578,6 +578,8 @@ pub enum Mutant {
     LeftInSilence,
     /// A thread that leaves a call makes it, where the timer thread is refused.
     LeaverCalls,
+    /// The timer thread calls the waker of a task itself.
+    TimerThreadCallsWakers,
     /// The monitor asks for no timer thread for calls that wait.
     MonitorLeavesCalls,
     /// The monitor asks for no timer thread for heaps that wait.

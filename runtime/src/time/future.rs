@@ -56,7 +56,7 @@ impl Armed {
         let wait = TaskWait::open(cx.waker());
         let waiter = wait.waiter();
         let timer = call_at(due, RunMode::Wakes, move || {
-            waiter.wake();
+            waiter.wake_from_timer();
         });
         Armed { wait, timer }
     }

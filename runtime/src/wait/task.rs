@@ -46,7 +46,7 @@ use crate::host::Host;
 use crate::m::M;
 use crate::prim::hooks::*;
 use crate::prim::{Arc, Ghost, Mutex, Rank, UnsafeCell, assert_none_held, relax};
-use crate::sched::calls::run_aside;
+use crate::sched::calls::{run_aside, run_aside_or_here};
 use crate::sched::run::wake::queue_readied;
 use crate::wait::status::{WaitNumber, Why};
 use crate::wait::waiter::{Parker, Waiter};
@@ -291,6 +291,17 @@ pub(crate) fn wake_elsewhere<H: Host>(waker: Waker) {
         Some(m) => wake_on_goroutine(m, waker),
         None => run_aside::<H>(move || call::<H>(waker)),
     }
+}
+
+/// As `wake`, for a callback of the library's own, on the stack of the M or thread that has popped its timer. For the timer
+/// thread another thread calls foreign code: all timers outside of runtimes would wait for that code, which might wait for one
+/// of them.
+pub(crate) fn wake_from_timer<H: Host>(waker: Waker) {
+    mutant!(TimerThreadCallsWakers: return wake::<H>(waker));
+    if M::<H>::current().is_some() || is_of_block_on(&waker) {
+        return wake::<H>(waker);
+    }
+    run_aside_or_here::<H>(move || call::<H>(waker));
 }
 
 /// On an M: lets a goroutine of the library call the waker. If there is no stack for that goroutine, a thread calls the waker,

@@ -197,6 +197,13 @@ impl<H: Host> Waiter<H> {
         won
     }
 
+    /// As `wake`, for a task whose timer is due.
+    pub(crate) fn wake_from_timer(&self) {
+        if self.claim() {
+            self.claimed().ready_by(task::wake_from_timer::<H>);
+        }
+    }
+
     /// Returns a copy that outlives the queue's lock, which the caller holds.
     pub(crate) fn upgrade(&self) -> UpgradedWaiter<H> {
         let home = match self {
@@ -206,12 +213,12 @@ impl<H: Host> Waiter<H> {
         UpgradedWaiter { waiter: self.clone(), home }
     }
 
-    /// Makes the owner look again; the wait goes on. The Waiter is the caller's own copy, or stands in a locked queue.
+    /// Makes the owner look again, as a timer is due; the wait goes on. The Waiter is the caller's own copy.
     pub(crate) fn nudge(&self) {
-        self.nudge_by(task::wake::<H>);
+        self.nudge_by(task::wake_from_timer::<H>);
     }
 
-    /// As `nudge`; `wake_task` calls the waker of a task.
+    /// As `nudge`; `wake_task` calls the waker of a task. The Waiter is the caller's own copy, or stands in a locked queue.
     fn nudge_by(&self, wake_task: fn(Waker)) {
         match self {
             Waiter::G(g, number) => wake::nudge(*g, *number),
@@ -252,6 +259,19 @@ impl<H: Host> Claimed<H> {
         match self {
             Claimed::G(g) => wake::goready(g),
             Claimed::Parker(parker) => Self::alarm_parker(parker),
+        }
+    }
+
+    /// As `ready`; `wake_task` calls the waker of a task.
+    #[cold]
+    fn ready_by(self, wake_task: fn(Waker)) {
+        assert_none_held();
+        match self {
+            Claimed::G(g) => wake::goready(g),
+            Claimed::Parker(parker) => {
+                Self::ready_parker(&parker);
+                parker.alarm_by(wake_task);
+            }
         }
     }
 

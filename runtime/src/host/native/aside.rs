@@ -9,6 +9,9 @@
 //! obvious way* is a thread for each call. But a runtime that ends has a call for each task that it has found: that would be as
 //! many threads at once.
 //!
+//! The last thread that stands by stays for a moment (`linger`) when no call waits: tasks that sleep outside of runtimes have a
+//! call for each timer, and a thread that is started for each would cost much more than the call.
+//!
 //! If no thread can be started, the calls stay in the queue for the next thread that asks, or until `ask_again` is called: the
 //! layer above looks after that (`sched/calls.rs`). The thread that asks makes none of them itself; if it may make its own
 //! call, it takes that call back. If the caller is refused a thread to stand by, it says so (`refused`): then calls may wait
@@ -20,7 +23,7 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a call may hold up the others. A waker that queues its task and wakes a thread takes some microseconds.
 pub(super) const PATIENCE: Duration = Duration::from_millis(1);
@@ -29,6 +32,8 @@ pub(super) type Call = Box<dyn FnOnce() + Send>;
 
 pub(super) struct Aside {
     patience: Duration,
+    /// How long the last thread that stands by stays without a call.
+    linger: Duration,
     queue: Mutex<Queue>,
     /// A thread was refused, and calls may wait since then. Written under the lock. Only an `ask_again` that finds no call
     /// clears it: a start that succeeds says nothing about another start that is refused at the same time.
@@ -63,7 +68,7 @@ impl Queue {
 }
 
 impl Aside {
-    pub(super) const fn new(patience: Duration) -> Self {
+    pub(super) const fn new(patience: Duration, linger: Duration) -> Self {
         let queue = Queue {
             calls: VecDeque::new(),
             asked: 0,
@@ -74,7 +79,7 @@ impl Aside {
             tell: None,
         };
         let refused = AtomicBool::new(false);
-        Aside { patience, queue: Mutex::new(queue), refused, changed: Condvar::new() }
+        Aside { patience, linger, queue: Mutex::new(queue), refused, changed: Condvar::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, Queue> {
@@ -94,7 +99,8 @@ impl Aside {
         let number = queue.asked;
         queue.calls.push_back((number, call));
         if queue.standing > 0 {
-            if queue.caller.is_none() {
+            // Behind other calls that wait, the thread that stands by looks again by itself.
+            if queue.caller.is_none() || queue.calls.len() == 1 {
                 self.changed.notify_one();
             }
             return Ok(());
@@ -150,8 +156,17 @@ impl Aside {
 
     /// The body of a thread, which counts as standing by.
     fn stand_by(&'static self) {
-        let mut queue = self.lock();
-        while !queue.calls.is_empty() {
+        let (mut queue, mut idle) = (self.lock(), None);
+        loop {
+            if queue.calls.is_empty() {
+                let left = self.linger.saturating_sub(idle.get_or_insert_with(Instant::now).elapsed());
+                if queue.standing > 1 || left.is_zero() {
+                    break;
+                }
+                queue = self.changed.wait_timeout(queue, left).unwrap_or_else(PoisonError::into_inner).0;
+                continue;
+            }
+            idle = None;
             if queue.caller.is_some() {
                 let begun = queue.begun;
                 let waited = self.changed.wait_timeout(queue, self.patience);
@@ -161,7 +176,7 @@ impl Aside {
                     continue;
                 }
                 if queue.calls.is_empty() {
-                    break;
+                    continue;
                 }
             }
             queue.standing -= 1;
@@ -177,7 +192,7 @@ impl Aside {
         while queue.caller == Some(me) {
             let Some((_, call)) = queue.calls.pop_front() else {
                 queue.caller = None;
-                // The threads that stand by end.
+                // The threads that stand by end, but for one.
                 self.changed.notify_all();
                 break;
             };
@@ -213,11 +228,54 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
     use std::sync::Arc;
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::{Receiver, channel};
     use std::thread;
 
     fn aside(patience: Duration) -> &'static Aside {
-        Box::leak(Box::new(Aside::new(patience)))
+        Box::leak(Box::new(Aside::new(patience, Duration::ZERO)))
+    }
+
+    /// Fails by another thread when each call has one; and by a hang when a call that comes while another blocks the caller
+    /// does not wake the thread that lingers.
+    #[test]
+    fn a_thread_stays_for_the_next_call() {
+        let aside: &Aside = Box::leak(Box::new(Aside::new(Duration::from_millis(1), Duration::MAX)));
+        let (done, is_done) = channel();
+        let by = |begins: Option<Receiver<()>>| {
+            let done = done.clone();
+            let call = move || {
+                if let Some(begins) = begins {
+                    begins.recv().unwrap();
+                }
+                done.send(thread::current().id()).unwrap();
+            };
+            aside.run(Box::new(call), || {}).unwrap();
+        };
+        let stands = |is_caller: bool| {
+            let is_so = || {
+                let queue = aside.lock();
+                queue.caller.is_some() == is_caller && queue.standing == 1 && queue.calls.is_empty()
+            };
+            while !is_so() {
+                thread::yield_now();
+            }
+        };
+        by(None);
+        let first = is_done.recv().unwrap();
+        stands(false);
+        let [(begin, begins), (begin_next, begins_next)] = [(); 2].map(|()| channel());
+        by(Some(begins));
+        by(Some(begins_next));
+        while aside.lock().begun < 3 {
+            thread::yield_now();
+        }
+        begin.send(()).unwrap();
+        assert_eq!(is_done.recv().unwrap(), first);
+        stands(true);
+        by(None);
+        assert_eq!(is_done.recv().unwrap(), first);
+        begin_next.send(()).unwrap();
+        assert_ne!(is_done.recv().unwrap(), first);
     }
 
     /// Fails by the number of the threads: each call has one of its own.

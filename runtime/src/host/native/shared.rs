@@ -7,6 +7,7 @@
 
 use super::Native;
 use super::aside::{self, Aside};
+use crate::prim::capacity::LINGER;
 use crate::sched::Shared;
 use crate::sched::watch::deadlock::Runtimes;
 use gmp_netpoll::ProcessMark;
@@ -68,7 +69,7 @@ fn make() -> &'static Values {
     let parents = unsafe { VALUES.load(Relaxed).as_ref() };
     let values = Box::leak(Box::new(Values {
         shared: Shared::new(Some(Runtimes::default()), parents.map(|parents| &parents.shared)),
-        aside: Aside::new(aside::PATIENCE),
+        aside: Aside::new(aside::PATIENCE, LINGER),
         starting: AtomicUsize::new(0),
         made_by: ProcessMark::of_this_process(),
     }));
