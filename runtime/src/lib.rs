@@ -262,7 +262,7 @@
 //! | `context.Context` as first argument | [`context::Context`]; [`run`](context::Context::run) makes every wait inside end with it | |
 //! | `net.Dial`, `net.LookupHost`, `SetDeadline`, `Close` | [`net`], std's names, [`net::lookup`], `set_deadline`, `close` | TCP_NODELAY is off, as with std; Go sets it |
 //! | `io.Copy`, `os.Pipe`, `os.Stdin` | [`io::copy`], or std's; [`io::copy_bidirectional`]; [`io::pipe`], [`io::stdin`] | in place of `io.Pipe`, in memory, a channel |
-//! | `exec.Command`, `exec.CommandContext` | [`process::Command`]; its wait inside [`run`](context::Context::run), with [`kill_on_drop`](process::Command::kill_on_drop); `WaitDelay` is [`wait_delay`](process::Command::wait_delay) | without `kill_on_drop` the child goes on when the context is done |
+//! | `exec.Command`, `exec.CommandContext` | [`process::Command`]; its wait inside [`run`](context::Context::run), with [`kill_on_drop`](process::Command::kill_on_drop); `WaitDelay` is [`wait_delay`](process::Command::wait_delay) | without `kill_on_drop` the child goes on when the context is done; a `WaitDelay` of zero is no `wait_delay` |
 //! | `signal.Notify`, `signal.NotifyContext` | [`signal::notify`], [`context::with_signals`] | when nobody listens any more, the signal has its earlier action again |
 //! | `runtime.Gosched`, `Goexit`, `NumGoroutine`, `GOMAXPROCS` | [`yield_now`], [`goexit`], [`num_goroutines`], [`procs`] and [`set_procs`], the variable `GMPMAXPROCS` | reading and setting are two calls; 0 is refused, Go takes it as a query; it does not stop the world; a quota is rounded down |
 //! | `GODEBUG`: `schedtrace`, `scheddetail` | `GMPDEBUG`, see [`RuntimeBuilder`] | an unknown knob is an error |

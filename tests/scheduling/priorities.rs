@@ -710,7 +710,7 @@ fn loads_of_classes() {
     });
 }
 
-/// Fails when a goroutine, a P or a thread is counted twice, or not at all.
+/// Fails when a goroutine or a P is counted twice, or not at all.
 #[test]
 fn the_load_counts_goroutines_and_ps() {
     child::without_retakes("the_load_counts_goroutines_and_ps", || {

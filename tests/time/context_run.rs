@@ -236,7 +236,7 @@ fn a_deadline_unwinds_as_a_cancel_does() {
     });
 }
 
-/// Fails if a limit is counted from the call, or if a limit that has passed ends what does not have to wait.
+/// Fails if a call ends before the limit or never, or if a limit that has passed ends what does not have to wait.
 #[test]
 fn calls_share_a_limit() {
     watched(4, || {

@@ -175,7 +175,7 @@ fn a_timeout_drops_its_future_in_time() {
     });
 }
 
-/// Fails by the result, or when the limit is counted from the call.
+/// Fails by the result, or when a future ends before the limit or never.
 #[test]
 fn futures_share_a_limit() {
     everyone(|crew| {

@@ -57,6 +57,11 @@ impl Begun {
 
     /// Returns an error if the operation may not wait any more.
     ///
+    /// Returns `true` if calls and waits end only after this time.
+    pub(crate) fn end_after(self, time: Nanos) -> bool {
+        self.calls.min(self.waits) > time
+    }
+
     /// # Errors
     /// `TimedOut`.
     #[inline]

@@ -13,12 +13,14 @@ use std::time::Duration;
 /// Makes a system call that moves bytes by its number. The wrapper of the C library is a point of cancellation
 /// (`pthread_cancel(3)`): with several threads glibc's makes two atomic exchanges for each call. No thread is cancelled in this
 /// library's calls. The sanitizers learn by the wrappers what the kernel writes.
+///
+/// An argument after a semicolon is an int of the wrapper's and a word of the kernel's.
 macro_rules! by_number {
-    ($wrapper:ident, $number:ident: $($argument:expr),*) => {
+    ($wrapper:ident, $number:ident: $($argument:expr),* $(; $count:expr)?) => {
         if cfg!(any(gmp_asan, gmp_tsan)) {
-            libc::$wrapper($($argument),*)
+            libc::$wrapper($($argument),* $(, $count as libc::c_int)?)
         } else {
-            libc::syscall(libc::$number, $($argument),*) as libc::ssize_t
+            libc::syscall(libc::$number, $($argument),* $(, $count)?) as libc::ssize_t
         }
     };
 }
@@ -202,10 +204,10 @@ pub(crate) fn read(fd: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
 }
 
 pub(crate) fn read_vectored(fd: BorrowedFd<'_>, bufs: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-    let count = bufs.len().min(libc::UIO_MAXIOV as usize) as libc::c_int;
+    let count = bufs.len().min(libc::UIO_MAXIOV as usize);
     // SAFETY: an IoSliceMut has the layout of an iovec, and the buffers live through the call.
     check_len(unsafe {
-        by_number!(readv, SYS_readv: fd.as_raw_fd(), bufs.as_mut_ptr().cast::<libc::iovec>(), count)
+        by_number!(readv, SYS_readv: fd.as_raw_fd(), bufs.as_mut_ptr().cast::<libc::iovec>(); count)
     })
 }
 
@@ -218,10 +220,10 @@ pub(crate) fn write(fd: BorrowedFd<'_>, buf: &[u8]) -> io::Result<usize> {
 }
 
 pub(crate) fn write_vectored(fd: BorrowedFd<'_>, bufs: &[IoSlice<'_>]) -> io::Result<usize> {
-    let count = bufs.len().min(libc::UIO_MAXIOV as usize) as libc::c_int;
+    let count = bufs.len().min(libc::UIO_MAXIOV as usize);
     // SAFETY: an IoSlice has the layout of an iovec, and the buffers live through the call.
     check_len(unsafe {
-        by_number!(writev, SYS_writev: fd.as_raw_fd(), bufs.as_ptr().cast::<libc::iovec>(), count)
+        by_number!(writev, SYS_writev: fd.as_raw_fd(), bufs.as_ptr().cast::<libc::iovec>(); count)
     })
 }
 

@@ -239,7 +239,7 @@ ip_options!(TcpStream);
 reads!(
     TcpStream,
     |stream: &net::TcpStream, buf| Rest::AsTold.after(sys::recv_bytes(stream.as_fd(), buf)),
-    |mut stream: &net::TcpStream, bufs| Rest::AsTold.after(stream.read_vectored(bufs))
+    |stream: &net::TcpStream, bufs| Rest::AsTold.after(sys::read_vectored(stream.as_fd(), bufs))
 );
 writes!(
     TcpStream,
@@ -250,7 +250,7 @@ writes!(
 stream_polls!(
     TcpStream,
     |stream: &net::TcpStream, buf| Rest::AsTold.after(sys::recv(stream.as_fd(), buf)),
-    |mut stream: &net::TcpStream, bufs| Rest::AsTold.after(io::Read::read_vectored(&mut stream, bufs)),
+    |stream: &net::TcpStream, bufs| Rest::AsTold.after(sys::read_vectored(stream.as_fd(), bufs)),
     |stream: &net::TcpStream, buf| sys::send(stream.as_fd(), buf),
     |stream: &net::TcpStream, bufs| sys::send_vectored(stream.as_fd(), bufs)
 );

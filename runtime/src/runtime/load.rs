@@ -8,7 +8,9 @@ pub struct Load {
     pub procs: usize,
     /// How many of the Ps no thread holds.
     pub idle_procs: usize,
-    /// The number of threads, the monitor included.
+    /// The number of this runtime's threads, those under way and the monitor included, and that of a caller of
+    /// [`Runtime::run_locked`](crate::Runtime::run_locked). Not counted are threads that all runtimes share, as the one for timers
+    /// outside of runtimes.
     pub threads: usize,
     /// How many of the threads sleep because they have nothing to do, without the one that waits for sockets and timers.
     pub idle_threads: usize,

@@ -294,8 +294,8 @@ pub(crate) fn wake_elsewhere<H: Host>(waker: Waker) {
 }
 
 /// As `wake`, for a callback of the library's own, on the stack of the M or thread that has popped its timer. For the timer
-/// thread another thread calls foreign code: all timers outside of runtimes would wait for that code, which might wait for one
-/// of them.
+/// thread another thread calls foreign code, unless none can be had: all timers outside of runtimes would wait for that code,
+/// which might wait for one of them.
 pub(crate) fn wake_from_timer<H: Host>(waker: Waker) {
     mutant!(TimerThreadCallsWakers: return wake::<H>(waker));
     if M::<H>::current().is_some() || is_of_block_on(&waker) {

@@ -347,8 +347,8 @@ impl Child {
     /// [`migration`](crate::migration#what-may-unwind).
     ///
     /// # Errors
-    /// As with std; the limits of the pipes (`TimedOut`) and a context that is done; and if both pipes are left and there is no
-    /// descriptor left for the wait for both. The child is reaped all the same.
+    /// As with std; the limits of the pipes (`TimedOut`) and a context that is done; and if both pipes are left, or one and a
+    /// [delay](super::Command::wait_delay), and there is no descriptor for the wait for several. The child is reaped all the same.
     pub fn wait_with_output(mut self) -> io::Result<Output> {
         drop(self.stdin.take());
         let (pipes, delay) = ((self.stdout.take(), self.stderr.take()), self.wait_delay);

@@ -185,7 +185,10 @@ impl Command {
     /// that the child has started, a daemon or the last program of a shell that was killed, may have the child's streams too,
     /// and keep them open for as long as it likes. After the time the result is what was read by then: all that the child
     /// itself has written, also with a time of zero, and what others have written meanwhile. Default: until both streams end.
-    /// The delay of Go's `exec.Cmd`, but here no error says that a stream has not ended.
+    /// [`Duration::MAX`] is as good.
+    ///
+    /// As the delay of Go's `exec.Cmd`, with these differences: Go's zero is no bound, here the call ends with the child; the end
+    /// of a context begins no delay; and no error says that a stream has not ended.
     ///
     /// Without a descriptor that reports the child's end (see [the module](super)) the call reads until both streams end.
     ///

@@ -156,7 +156,7 @@ fn read_by_set(
     let set = sys::new_set().map_err(|refused| {
         io::Error::new(
             refused.kind(),
-            format!("wait_with_output: no descriptor to wait for both pipes: {refused}"),
+            format!("wait_with_output: no descriptor to wait for the pipes: {refused}"),
         )
     })?;
     let set = Socket::new(set);
@@ -190,6 +190,8 @@ fn read_by_set(
             Ok(None) => {}
             Ok(Some(STDOUT)) => out.comes(),
             Ok(Some(STDERR)) => err.comes(),
+            // Once: the kernel reports the descriptor again when the status is taken elsewhere.
+            Ok(Some(_)) if end.is_some() => {}
             Ok(Some(_)) => {
                 end = delay.map(|(_, delay)| Active::after(delay));
                 out.child_ends();
@@ -199,8 +201,7 @@ fn read_by_set(
             Err(late)
                 if late.kind() == ErrorKind::TimedOut
                     && !is_canceled(&late)
-                    && end.is_some_and(|end| end <= Active::now())
-                    && limits.may_wait().is_ok() =>
+                    && end.is_some_and(|end| end <= Active::now() && limits.end_after(end)) =>
             {
                 is_over = true;
             }

@@ -107,7 +107,8 @@ pub fn ignore(signals: &[Signal]) -> io::Result<()> {
 
 /// Returns `true` if the process ignores the signal now: because of [`ignore`], or because the process was started so, as by
 /// nohup(1). A signal that has a receiver is not ignored. Returns `false` if there is no such signal, and if the system does
-/// not tell, as in a sandbox. Does not block.
+/// not tell, as in a sandbox; also in a forked child whose parent has a receiver, whatever the action from before. Does not
+/// block.
 ///
 /// A program that ends at a SIGHUP should not listen for one that its starter wants it to ignore:
 ///

@@ -52,7 +52,7 @@ pub(crate) enum RunMode {
     Uncounted,
     /// On the stack of the M, or of the timer thread, that pops the callback; if the monitor pops it, in a goroutine, as for
     /// `Uncounted`. Only for callbacks that neither park nor run the user's code, except by waking a task: an M leaves the
-    /// task's waker to a goroutine, and the timer thread to a thread aside (`wait/task.rs`).
+    /// task's waker to a goroutine, and the timer thread to another thread (`wait/task.rs`).
     Wakes,
 }
 

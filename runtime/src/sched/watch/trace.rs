@@ -114,7 +114,10 @@ impl<H: Host> Sched<H> {
             idle_procs: seen.npidle() as usize,
             threads: central.alive as usize,
             idle_threads: central.idle.num_ms(),
-            ready: globq.num_normal() + globq.classes.total() + central.blockers.len(),
+            ready: globq.num_normal()
+                + globq.classes.total()
+                + central.blockers.len()
+                + central.stackless.len(),
             ..Load::default()
         };
         drop(central);
