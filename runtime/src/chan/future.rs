@@ -20,8 +20,7 @@ impl<T> Receiver<T> {
     /// that was chosen for the future, and is about to evaluate its message, sends the message to another receiver.
     ///
     /// From the wake on a message is kept for this future: other receivers wait for it if they find no other. So poll a future
-    /// that was woken, or drop it. A timer channel, such as [`tick`](crate::chan::tick)'s, keeps its message for 10 ms only;
-    /// and outside of a runtime one thread of the process, for all such futures, calls the waker, which must not block.
+    /// that was woken, or drop it. A timer channel, such as [`tick`](crate::chan::tick)'s, keeps its message for 10 ms only.
     ///
     /// ```
     /// use gmp::{block_on, chan, go};

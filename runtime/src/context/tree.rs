@@ -511,8 +511,8 @@ impl Drop for Node {
             drop(unsafe { Box::from_raw(channel) });
         }
         // Drops the chain above in a loop, not by recursion, as the chain may be long: nodes whose last owner was the
-        // node below leave their lists one by one. The drop of what the user has left in a node does not keep those above it
-        // from being dropped.
+        // node below leave their lists one by one. If a drop of what the user has left in a node unwinds, those above the node
+        // are dropped all the same. Two drops of one node that unwind end the process, as those of any value do.
         let mut above = self.leave();
         while let Some(node) = above {
             above = Arc::into_inner(node).and_then(|mut node| {

@@ -168,7 +168,8 @@
 //! * in [`io`](crate::io) reads, writes and copies: of [`stdin`](crate::io::stdin), pipes, and [`Watched`](crate::io::Watched)
 //!   descriptors;
 //! * in [`process`](crate::process) the start of a child and the waits for its end (`spawn`, `status`, `output`, `wait`,
-//!   `wait_timeout`, `wait_deadline`, `wait_with_output`), its pipes, and an `exec` that fails, before it and after it;
+//!   `wait_timeout`, `wait_deadline`, `wait_with_output`), its pipes, and `exec`, before the attempt and after one that
+//!   has failed;
 //! * the receives and iterators of a [`Receiver`](crate::signal::Receiver) of [`signal`](crate::signal).
 //!
 //! [`Context::run`](crate::context::Context::run), [`time::timeout`](crate::time::timeout) and

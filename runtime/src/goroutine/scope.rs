@@ -296,7 +296,7 @@ impl<T> ScopedJoinHandle<'_, T> {
     }
 
     /// Returns a channel that is closed when the goroutine has ended, as [`JoinHandle::done`] does: an arm of a
-    /// [`select!`](crate::select). Blocks as long as that call does. The receiver may outlive the handle and the scope.
+    /// [`select!`](crate::select). Blocks only as that call does. The receiver may outlive the handle and the scope.
     ///
     /// ```
     /// use gmp::{chan, select};

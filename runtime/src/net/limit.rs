@@ -86,7 +86,7 @@ impl Limit {
         let length = match length {
             None => NONE,
             Some(Duration::ZERO) => return Err(no_zero()),
-            // A length over 584 years counts as so long.
+            // A length over 584 years counts as 584 years.
             Some(length) => u64::try_from(length.as_nanos()).unwrap_or(NONE).min(NONE - 1),
         };
         self.timeout.store(length, Relaxed);

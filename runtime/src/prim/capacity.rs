@@ -54,7 +54,8 @@ pub(crate) const HELP_FLOOR: Duration = Duration::from_micros(if cfg!(gmp_loom) 
 /// As `HELP_FLOOR`, if the kernel runs another of the runtime's Ms in place of the owner: longer than the kernel's slice, which
 /// is 4 ms with twice as many busy threads as CPUs.
 pub(crate) const HELP_FLOOR_OFF: Duration = Duration::from_millis(if cfg!(gmp_loom) { 0 } else { 4 });
-/// How long the timer thread waits for another callback before it ends. A model's waits are not ended by time.
+/// How long the timer thread, and the last thread that calls foreign wakers, wait for another call before they end. A model's
+/// waits are not ended by time.
 pub(crate) const LINGER: Duration = Duration::from_millis(if cfg!(gmp_loom) { 0 } else { 100 });
 /// How many threads there are at a time, at most, for the callbacks that no runtime runs.
 pub(crate) const MOST_CALLBACK_THREADS: usize = if cfg!(gmp_loom) { 1 } else { 32 };

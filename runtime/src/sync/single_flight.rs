@@ -99,8 +99,7 @@ impl<K: Hash + Eq, V: Clone> SingleFlight<K, V> {
 
     /// Runs `f`, unless a call for this key is under way: then blocks the calling goroutine, or the plain thread, until that
     /// call is over. Returns the value, and `true` if another caller waited for the same value when the call ended. (A caller
-    /// that was unwound out of its wait before does not count.) An `f` that asks for the same key would wait for its own
-    /// end, and never returns.
+    /// that was unwound out of its wait before does not count.) Deadlocks if `f` asks for the same key.
     ///
     /// The key can have any borrowed form whose `to_owned` is the key: a `&str` for a `String`. Only the caller that runs `f`
     /// makes a key of its own.

@@ -21,9 +21,9 @@ use std::time::{Duration, Instant};
 ///
 /// A poll does not block. Any task may poll, on goroutines ([`block_on`](crate::block_on)), on plain threads and under other
 /// executors, and the task that has polled last is woken. The first poll sets the timer: on a goroutine a timer of its runtime;
-/// elsewhere, and when that runtime has ended, one thread of the process waits for all such futures, and calls their wakers,
-/// which must not block. The time is as exact as that of [`sleep`](super::sleep); a foreign waker is called a moment later, by
-/// a goroutine of the library.
+/// elsewhere, and when that runtime has ended, one thread of the process waits for all such futures. The time is as exact as
+/// that of [`sleep`](super::sleep). A foreign waker is called a moment later, by a goroutine or another thread of the library,
+/// and may block.
 ///
 /// The future can be dropped at any time; no task is woken for it then. The future can be moved between polls. Polled again
 /// after its end, the future is ready again.

@@ -255,33 +255,26 @@ impl<H: Host> Claimed<H> {
     /// Lets the owner go on. Only with no lock held, because a task's waker is foreign code.
     #[inline]
     pub(crate) fn ready(self) {
-        assert_none_held();
-        match self {
-            Claimed::G(g) => wake::goready(g),
-            Claimed::Parker(parker) => Self::alarm_parker(parker),
-        }
+        self.ready_by(task::wake::<H>);
     }
 
     /// As `ready`; `wake_task` calls the waker of a task.
-    #[cold]
+    #[inline]
     fn ready_by(self, wake_task: fn(Waker)) {
         assert_none_held();
         match self {
             Claimed::G(g) => wake::goready(g),
-            Claimed::Parker(parker) => {
-                Self::ready_parker(&parker);
-                parker.alarm_by(wake_task);
-            }
+            Claimed::Parker(parker) => Self::alarm_parker(parker, wake_task),
         }
     }
 
-    /// As `ready`, for a thread or a task.
+    /// As `ready_by`, for a thread or a task.
     #[cold]
     #[inline(never)]
-    fn alarm_parker(parker: Arc<Parker<H>>) {
-        mutant!(TaskIsCalledEarly: { parker.alarm(); Self::ready_parker(&parker); return });
+    fn alarm_parker(parker: Arc<Parker<H>>, wake_task: fn(Waker)) {
+        mutant!(TaskIsCalledEarly: { parker.alarm_by(wake_task); Self::ready_parker(&parker); return });
         Self::ready_parker(&parker);
-        parker.alarm();
+        parker.alarm_by(wake_task);
     }
 
     /// As `ready`, except that [`Readied::call_wakers`] queues the goroutine, or calls the waker of the task. For a notifier

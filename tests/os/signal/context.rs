@@ -3,13 +3,9 @@
 use super::{alone, dies_by, handler, limit, raise, serves};
 use common::crew::everyone;
 use common::until;
-use gmp::context::{Cancel, Context, ContextError, Ended, with_signals};
-use gmp::signal::{self, SIGINT, SIGKILL, SIGTERM, SIGUSR1, Signal};
+use gmp::context::{Context, ContextError, with_signals};
+use gmp::signal::{self, SIGINT, SIGKILL, SIGTERM, Signal};
 use gmp::sync::Event;
-use std::panic::resume_unwind;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Poll, Wake, Waker};
 
 /// Fails when a context does not end, by a wrong cause, or when the action is not yet restored when the end is seen.
 #[test]
@@ -98,52 +94,5 @@ fn a_receiver_beside_a_context_keeps_the_action_away() {
                 assert_eq!(context.err(), Some(ContextError::Canceled));
             });
         });
-    });
-}
-
-/// Unwinds as it is dropped, with a payload that is another one as long as there are some left.
-struct Unwinds(usize);
-
-impl Drop for Unwinds {
-    fn drop(&mut self) {
-        if self.0 > 0 {
-            resume_unwind(Box::new(Unwinds(self.0 - 1)));
-        }
-    }
-}
-
-/// All that refers to a context.
-type All = (Context, Cancel, Pin<Box<Ended>>);
-
-/// Drops a context where it is called.
-struct DropsAll(Mutex<Option<All>>);
-
-impl Wake for DropsAll {
-    fn wake(self: Arc<Self>) {
-        let all = self.0.lock().unwrap().take();
-        drop(all);
-    }
-}
-
-/// The thread that serves receivers drops the last reference to a context, and with it what the program has left there. Fails
-/// by an abort when the unwinding of one of these drops ends that thread.
-#[test]
-fn a_payload_whose_drop_unwinds_does_not_end_the_serving_thread() {
-    alone("a_payload_whose_drop_unwinds_does_not_end_the_serving_thread", || {
-        let beside = signal::notify(&[SIGUSR1]).unwrap();
-        let (above, _) = Context::background().with_cancel();
-        let unwinds = Unwinds(2);
-        drop(above.after_func(move || drop(unwinds)));
-        let (context, cancel) = with_signals(&above, &[SIGTERM]).unwrap();
-        drop(above);
-        let waker = Arc::new(DropsAll(Mutex::default()));
-        let mut ended = Box::pin(context.ended());
-        let task = Waker::from(Arc::clone(&waker));
-        assert_eq!(ended.as_mut().poll(&mut std::task::Context::from_waker(&task)), Poll::Pending);
-        *waker.0.lock().unwrap() = Some((context, cancel, ended));
-        raise(SIGTERM);
-        until(|| waker.0.lock().unwrap().is_none());
-        raise(SIGUSR1);
-        assert_eq!(beside.recv_deadline(limit()), Ok(SIGUSR1));
     });
 }

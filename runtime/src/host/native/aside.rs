@@ -3,7 +3,8 @@
 //! The calls are in one queue of the process. One thread, the *caller*, takes one after the other out and makes it. A call may
 //! block for as long as it likes, but holds up the calls behind it only for a moment: as long as calls wait, at least one
 //! thread *stands by*. That thread looks every `patience`. If the caller has not come back from its call since the last look,
-//! the thread that stands by is the caller from then on. The old caller stands by when it comes back, or ends if no call waits.
+//! the thread that stands by is the caller from then on. The old caller stands by when it comes back; if no call waits and
+//! another thread stands by, it ends.
 //!
 //! So short calls, however many, take two threads, and calls that block take as many threads as calls block at a time. *The
 //! obvious way* is a thread for each call. But a runtime that ends has a call for each task that it has found: that would be as

@@ -201,7 +201,7 @@ impl Command {
     /// command.args(["-c", "sleep 3600 & echo $!"]).wait_delay(Duration::ZERO);
     /// let output = command.output()?;
     /// let sleeper = String::from_utf8(output.stdout).unwrap();
-    /// assert!(Command::new("kill").arg(sleeper.trim()).status()?.success());
+    /// assert!(Command::new("sh").args(["-c", "kill $0", sleeper.trim()]).status()?.success());
     /// # Ok::<(), std::io::Error>(())
     /// ```
     #[doc(alias = "WaitDelay")]

@@ -133,8 +133,7 @@ fn read_one(pipe: Option<impl Read>) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Reads both pipes to their ends; or, if `delay` is the child's pidfd and a time, until the child has ended, and that time
-/// after its end is over.
+/// Reads both pipes to their ends. If `delay` is the child's pidfd and a time, at most until that time after the child's end.
 pub(super) fn read(
     (stdout, stderr): (Option<ChildStdout>, Option<ChildStderr>),
     delay: Option<(&Socket<OwnedFd>, Duration)>,

@@ -219,14 +219,16 @@ fn serve(_until_it_ends: Listens<Active>) {
         let told: Vec<_> = now.listeners.values().map(heard).filter(|told| told.1 != 0).collect();
         drop(now);
         for (tell, signals) in told {
-            for signal in each_of(signals) {
-                // The end of a context drops the program's values, and may panic. The panic hook has reported that.
-                if let Err(payload) = Active::catch(|| tell(signal)) {
-                    // The drop of the payload might panic again.
-                    mem::forget(payload);
-                }
-            }
+            each_of(signals).for_each(|signal| tell_caught(&*tell, signal));
         }
+    }
+}
+
+/// Tells a listener of a signal. An unwinding out of `tell` ends here; the panic hook has reported a panic.
+fn tell_caught(tell: &Tell, signal: Signal) {
+    if let Err(payload) = Active::catch(|| tell(signal)) {
+        // The drop of the payload might unwind, too.
+        mem::forget(payload);
     }
 }
 
@@ -234,5 +236,27 @@ impl Drop for Registration {
     fn drop(&mut self) {
         let gone = registry().remove(self.0);
         drop(gone);
+    }
+}
+
+#[cfg(all(test, not(gmp_loom)))]
+mod tests {
+    use super::*;
+    use crate::os::signal::SIGUSR1;
+    use std::panic::resume_unwind;
+
+    /// Unwinds as it is dropped.
+    struct Unwinds;
+
+    impl Drop for Unwinds {
+        fn drop(&mut self) {
+            resume_unwind(Box::new(()));
+        }
+    }
+
+    /// Fails by the unwinding when the payload is dropped where it was caught: that would end the thread.
+    #[test]
+    fn no_unwinding_leaves_the_call_of_a_listener() {
+        tell_caught(&|_| resume_unwind(Box::new(Unwinds)), SIGUSR1);
     }
 }

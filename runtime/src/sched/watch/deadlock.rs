@@ -47,8 +47,8 @@
 //! **Not noticed**: goroutines that wait for each other while any other goroutine, timer, descriptor or foreign thread could
 //! still do something; a deadlock in a program that keeps a socket in which a task's waker is left, because the future was
 //! dropped, or because an event came just when the poll stored the waker; and a deadlock that arises only when a foreign
-//! thread, or a callback outside of a runtime, ends more than a second after the last goroutine fell asleep: by then no monitor
-//! looks any more.
+//! thread, a callback outside of a runtime, or a thread that calls foreign wakers, ends more than a second after the last
+//! goroutine fell asleep: by then no monitor looks any more.
 //!
 //! Under the lock of `Runtimes` the judge takes the timer thread's lock, all `central`s by their places, and then those of
 //! heaps, pollers' tables and pools: the order of `prim/lock.rs`.
