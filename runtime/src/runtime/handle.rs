@@ -129,7 +129,8 @@ impl Handle {
 
     /// Returns what the runtime is doing, in numbers; zeros if the runtime has begun to end. The numbers are of about this
     /// moment, as they are read one after the other. Takes the lock of the global queue twice, and looks at each P and
-    /// thread: suited for a gauge that is read now and then. Does not block otherwise. `GMPDEBUG=schedtrace=MS` prints most of these numbers.
+    /// thread: suited for a gauge that is read now and then. Does not block otherwise. `GMPDEBUG=schedtrace=MS` prints most
+    /// of these numbers.
     ///
     /// ```
     /// // SAFETY: no goroutine keeps a thread-bound value across a blocking call.

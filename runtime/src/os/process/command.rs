@@ -187,8 +187,8 @@ impl Command {
     /// itself has written, also with a time of zero, and what others have written meanwhile. Default: until both streams end.
     /// [`Duration::MAX`] is as good.
     ///
-    /// As the delay of Go's `exec.Cmd`, with these differences: Go's zero is no bound, here the call ends with the child; the end
-    /// of a context begins no delay; and no error says that a stream has not ended.
+    /// As the delay of Go's `exec.Cmd`, with these differences: Go's zero is no bound, here the call ends with the child; the
+    /// end of a context begins no delay; and no error says that a stream has not ended.
     ///
     /// Without a descriptor that reports the child's end (see [the module](super)) the call reads until both streams end.
     ///
