@@ -184,8 +184,8 @@ impl Command {
     /// Sets how long [`output`](Self::output) and [`Child::wait_with_output`] go on reading when the child has ended. A process
     /// that the child has started, a daemon or the last program of a shell that was killed, may have the child's streams too,
     /// and keep them open for as long as it likes. After the time the result is what was read by then: all that the child
-    /// itself has written, also with a time of zero, and what others have written meanwhile. Default: until both streams end.
-    /// [`Duration::MAX`] is as good.
+    /// itself has written, also with a time of zero, and what others have written meanwhile. Default: until both streams end,
+    /// as with [`Duration::MAX`].
     ///
     /// As the delay of Go's `exec.Cmd`, with these differences: Go's zero is no bound, here the call ends with the child; the
     /// end of a context begins no delay; and no error says that a stream has not ended.
